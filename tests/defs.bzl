@@ -57,7 +57,7 @@ def bindery_tests(
         visibility = ["//tests:__subpackages__"],
         copts = TEST_OPTIMIZATION,
         precompiled = first,
-        deps = deps + ["//tests:message_of", "//third_party:gtest"],
+        deps = deps + ["//tests:message_of", "//tests:test_folder", "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]

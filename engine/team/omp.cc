@@ -25,12 +25,8 @@ TeamScope::~TeamScope() {
 }
 
 void TeamFor(int64_t n, int64_t grain, int64_t serial_below, TeamBody body, const void* context) {
-  CheckGrain(grain);
-  const int team = TeamSize();
-  if (n <= serial_below || team == 1) {
-    body(context, 0, n, 0);
-    return;
-  }
+  const int team = TeamOf(n, grain, serial_below);
+  if (team == 1) return body(context, 0, n, 0);
   TeamJob job(n, grain, team, body, context);
   {
     const SerialInside serial;

@@ -17,6 +17,12 @@ int& TeamSizeOfThread();
 void CheckTeamSize(int threads);
 void CheckGrain(int64_t grain);
 
+// The threads for a loop of TeamFor: 1 runs it serially.
+inline int TeamOf(int64_t n, int64_t grain, int64_t serial_below) {
+  CheckGrain(grain);
+  return n <= serial_below ? 1 : TeamSize();
+}
+
 struct TeamPart {
   int64_t begin, end;
 };

@@ -78,12 +78,8 @@ TeamScope::TeamScope(int threads) : previous_(TeamSizeOfThread()) {
 TeamScope::~TeamScope() { TeamSizeOfThread() = previous_; }
 
 void TeamFor(int64_t n, int64_t grain, int64_t serial_below, TeamBody body, const void* context) {
-  CheckGrain(grain);
-  const int team = TeamSize();
-  if (n <= serial_below || team == 1) {
-    body(context, 0, n, 0);
-    return;
-  }
+  const int team = TeamOf(n, grain, serial_below);
+  if (team == 1) return body(context, 0, n, 0);
   TeamJob job(n, grain, team, body, context);
   if (!helpers || helpers->count() != team - 1) {
     helpers.reset();

@@ -9,12 +9,12 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/error.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 
 class FilesTest : public testing::Test {
  protected:
-  FilesTest() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    folder_ = std::string(base == nullptr ? "/tmp" : base) + "/files_test_XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) std::abort();
-  }
-  ~FilesTest() override { fs::remove_all(folder_); }
-
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
   static void Put(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
   size_t CountEntries() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
@@ -47,7 +40,8 @@ class FilesTest : public testing::Test {
     }
   }
 
-  std::string folder_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(FilesTest, ReadsBackWhatWasWritten) {

@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,6 +14,7 @@
 
 #include "base/error.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -24,20 +23,15 @@ namespace fs = std::filesystem;
 
 class RandomFileTest : public testing::Test {
  protected:
-  RandomFileTest() {
-    folder_ = testing::TempDir() + "/random_file_test_XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) std::abort();
-    path_ = folder_ + "/file";
-    std::ofstream(path_, std::ios::binary) << "0123456789";
-  }
-  ~RandomFileTest() override { fs::remove_all(folder_); }
+  RandomFileTest() { std::ofstream(path_, std::ios::binary) << "0123456789"; }
 
   static std::string Refused(const std::string& path) {
     return MessageOf<DataError>([&] { RandomFile file(path); });
   }
   static auto Descriptors() { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); }
 
-  std::string folder_, path_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path(), path_ = folder_ + "/file";
 };
 
 TEST_F(RandomFileTest, ReadsAnyPlace) {

@@ -167,6 +167,30 @@ TEST(Docs, NameEveryKernelForGpus) {
   EXPECT_EQ(named, kernels);
 }
 
+// The list of variables of the environment is what the sources read, and the page names all of it.
+TEST(Docs, NameEveryVariableOfTheEnvironment) {
+  static const std::regex kName(R"re("(BINDERY_[A-Z0-9_]*[A-Z0-9])")re");
+  std::set<std::string> read, listed;
+  for (const SourceFile& file : ReadSourceTree()) {
+    if (file.path.starts_with("tests/") || !(file.path.ends_with(".cc") || file.path.ends_with(".h"))) continue;
+    std::set<std::string>& names = file.path == "tools/cli/environment.cc" ? listed : read;
+    for (const std::string& whole : file.lines) {
+      const std::string line = whole.substr(0, whole.find("//"));  // comments have examples
+      for (std::sregex_iterator at(line.begin(), line.end(), kName); at != std::sregex_iterator(); ++at) {
+        names.insert((*at)[1]);
+      }
+    }
+  }
+  EXPECT_EQ(listed, read);
+  EXPECT_GE(read.size(), 6u);
+  std::string page;
+  for (const SourceFile& file : ReadDocs()) {
+    if (file.path != "docs/command_line.md") continue;
+    for (const std::string& line : file.lines) page += line + "\n";
+  }
+  for (const std::string& name : listed) EXPECT_NE(page.find("`" + name + "`"), std::string::npos) << name;
+}
+
 TEST(Docs, AnswerEveryPublishedExpectation) {
   static const std::regex kRow(R"(^\| ((E\d+)(, (E\d+))?) \| .+ \| .+ \|$)");
   std::set<std::string> answered;

@@ -1,8 +1,6 @@
 // Saving and loading files: what is written where, in which order, and what is refused.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,6 +13,7 @@
 #include "symbol/model.h"
 #include "symbol/ops.h"
 #include "tests/symbol/test_ops.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -43,12 +42,6 @@ void ExpectEqual(const Model& a, const Model& b) {
 
 class ModelFileTest : public testing::Test {
  protected:
-  ModelFileTest() {
-    std::string name = testing::TempDir() + "/model.XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~ModelFileTest() override { fs::remove_all(folder_); }
-
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
   std::set<std::string> Files() const {
     std::set<std::string> files;
@@ -69,7 +62,8 @@ class ModelFileTest : public testing::Test {
     return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
   }
 
-  std::string folder_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(ModelFileTest, RoundTrips) {

@@ -1,7 +1,5 @@
 // Files that were damaged or made to do harm: an error or a model, never a crash, nor more memory than allowed.
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +14,7 @@
 #include "symbol/ops.h"
 #include "tests/symbol/run_within.h"
 #include "tests/symbol/test_ops.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -99,8 +98,8 @@ TEST(HostileModel, FlippedBitsThatNoChecksumCoversAreHarmless) {
 }
 
 TEST(HostileModel, DamagedDataFilesAreFound) {
-  std::string name = testing::TempDir() + "/hostile.XXXXXX";
-  const std::string folder = ::mkdtemp(name.data());
+  const TestFolder made;
+  const std::string& folder = made.path();
   Model model = SmallModel();
   model.params["big"] = HostTensor::Full(DType::kInt32, {17}, 7);  // just too large for a text
   SaveModel(model, folder + "/m.prototxt");
@@ -120,7 +119,6 @@ TEST(HostileModel, DamagedDataFilesAreFound) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     expect_error(flipped, "damaged: bytes 0 to 68 do not have their checksum");
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(HostileModel, NothingIsIgnored) {

@@ -1,14 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "base/files.h"
 #include "symbol/infer.h"
 #include "symbol/mxnet/mxnet.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/symbol/mxnet_files.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -211,16 +209,12 @@ TEST(MxnetImport, AVectorOfRecurrentParametersIsSplit) {
 
 class MxnetFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/mxnet.XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   void Write(const std::string& name, double value) {
     const HostTensor w = HostTensor::Full(DType::kFloat32, {4, 2}, value);
     WriteFileAtomically(folder_ + "/" + name, MxnetFile({{"arg:w", MxnetArray(w)}}));
   }
-  std::string folder_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(MxnetFiles, TheLatestEpochBesideAGraphIsItsValues) {

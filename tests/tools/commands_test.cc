@@ -230,7 +230,7 @@ TEST_F(CommandsTest, DigitsWrittenAsImagesAreAFolderToTrainOn) {
   const Outcome trained = Succeeds({"train", "--model", "mlp", "--epochs", "1", "--data", "images:digits/train",
                                     "--test-data", "images:digits/test", "--checkpoints=", "--json"});
   EXPECT_EQ(json::parse(trained.out.substr(0, trained.out.find('\n'))).at("samples"), 100);
-  Fails(4, "--write-digits: cannot write in the folder \"/dev/null/x\"",
+  Fails(4, "--write-digits: cannot make the folder \"/dev/null/x\"",
         Training(1, {"--write-digits", "images:/dev/null/x", "--checkpoints="}));
 }
 

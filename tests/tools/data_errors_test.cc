@@ -251,9 +251,9 @@ TEST_F(DataErrorsTest, OutputsAreCheckedBeforeTheWork) {
   const auto long_training = [](const Words& more) { return Training(1'000'000, more); };
   Fails(4, "--save: there is no folder \"nowhere\"", long_training({"--save", "nowhere/model.pb"}));
   Fails(4, "--save: \"folder.pb\" is there and is not a file", long_training({"--save", "folder.pb"}));
-  Fails(4, "--checkpoints: cannot write in the folder \"/proc/x\"", long_training({"--checkpoints", "/proc/x"}));
-  Fails(4, "--checkpoints: cannot write in the folder \"file\"", long_training({"--checkpoints", "file"}));
-  Fails(4, "--write-digits: cannot write in the folder \"file\"", long_training({"--write-digits", "file"}));
+  Fails(4, "--checkpoints: cannot make the folder \"/proc/x\"", long_training({"--checkpoints", "/proc/x"}));
+  Fails(4, "--checkpoints: cannot make the folder \"file\"", long_training({"--checkpoints", "file"}));
+  Fails(4, "--write-digits: cannot make the folder \"file\"", long_training({"--write-digits", "file"}));
   Fails(4, "--output: there is no folder \"nowhere\"", {"predict", "--output", "nowhere/list.csv"});
   Fails(4, "--output: \"folder.pb\" is there and is not a file", {"predict", "--output", "folder.pb"});
   EXPECT_EQ(Files(), (Words{"file", "folder.pb"}));

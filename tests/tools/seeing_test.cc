@@ -209,9 +209,14 @@ TEST_F(SeeingTest, TimesOfOperators) {
 TEST_F(SeeingTest, Plots) {
   const Outcome outcome = Succeeds(Training(3, {"--plot", "loss.svg,loss.png,-"}));
   EXPECT_TRUE(Has(Read("loss.svg"), ">cross-entropy</text>"));
-  EXPECT_TRUE(Has(Read("loss.svg"), ">validation</text>"));
+  EXPECT_TRUE(Has(Read("loss.svg"), ">test</text>"));
   EXPECT_EQ(DecodeImage(Read("loss.png"), 3, "loss.png").columns, 1280);
-  EXPECT_TRUE(Has(outcome.err, "* train   o validation")) << outcome;
+  EXPECT_TRUE(Has(outcome.err, "* train   o test")) << outcome;
+  // As it is called everywhere else.
+  const Outcome in_parts =
+      Succeeds(Training(1, {"--plot", "loss.svg,-", "--validation-part", "0.2", "--checkpoints="}));
+  EXPECT_TRUE(Has(Read("loss.svg"), ">validation</text>"));
+  EXPECT_TRUE(Has(in_parts.err, "* train   o validation")) << in_parts;
   Fails(2, "--plot: expected names that end in .svg or .png", Training(1, {"--plot", "loss.gif"}));
   Fails(4, "--plot: there is no folder", Training(1, {"--plot", "none/loss.svg"}));
   Fails(2, "--save and --plot are the same", Training(1, {"--plot", "x.svg", "--save", "x.svg"}));

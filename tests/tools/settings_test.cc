@@ -173,11 +173,28 @@ TEST_F(SettingsTest, WhatIsWrongIsNamed) {
   FailsWith(2, "\n--epochs is from BINDERY_EPOCHS", {"BINDERY_EPOCHS=many"}, {"train"});
   Write("bad.ini", "batch-size = 0");
   Fails(2, "\n--batch-size is from bad.ini", {"train", "--config", "bad.ini"});
-  const Outcome misspelled = With({"BINDERY_BATCHSIZE=3"}, {"devices"});
-  EXPECT_NE(misspelled.err.find("BINDERY_BATCHSIZE in the environment is no option; did you mean BINDERY_BATCH_SIZE?"),
-            std::string::npos)
-      << misspelled;
-  EXPECT_EQ(With({"BINDERY_BATCH_SIZE=3", "BINDERY_TEST_X=1"}, {"devices"}).err, "");
+}
+
+// Of options, of what the libraries read, and of what is like nothing; each by a line.
+TEST_F(SettingsTest, UnknownVariablesAreWarnedOf) {
+  const auto warned = [&](const std::string& variable, const std::string& ending) {
+    const Outcome outcome = With({variable + "=no"}, {"devices"});
+    EXPECT_EQ(outcome.status, 0) << outcome;
+    const std::string line = variable + " in the environment is nothing that is read" + ending + "\n";
+    const size_t at = outcome.err.find(line);
+    ASSERT_NE(at, std::string::npos) << outcome;
+    EXPECT_EQ(outcome.err.find(variable, at + line.size()), std::string::npos) << outcome;
+  };
+  warned("BINDERY_BATCHSIZE", "; did you mean BINDERY_BATCH_SIZE?");
+  warned("BINDERY_CUDDN", "; did you mean BINDERY_CUDNN?");
+  warned("BINDERY_CUDA_GRAPH", "; did you mean BINDERY_CUDA_GRAPHS?");
+  warned("BINDERY_MAXISA", "; did you mean BINDERY_MAX_ISA?");
+  warned("BINDERY_CONFG", "; did you mean BINDERY_CONFIG?");
+  warned("BINDERY_QQQQQQQQ", "");
+  const Words known = {"BINDERY_BATCH_SIZE=3", "BINDERY_TEST_X=1",       "BINDERY_MAX_ISA=avx2",
+                       "BINDERY_CUDNN=no",     "BINDERY_CUBLASLT=no",    "BINDERY_NCCL=no",
+                       "BINDERY_TF32=yes",     "BINDERY_CUDA_GRAPHS=no", "BINDERYX=1"};
+  EXPECT_EQ(With(known, {"devices"}).err, "");
 }
 
 TEST_F(SettingsTest, ManualPage) {

@@ -204,10 +204,6 @@ TEST_F(LossScaleTest, IsRefusedWhereItCannotBe) {
   DataParallelExecutorGroup plain(Linear(), {.devices = devices_, .data = {{"data", {kSamples, 1}}}});
   EXPECT_EQ(MessageOf<Error>([&] { Updater(&plain, {.loss_scale = ParseLossScaling("static(8)")}); }),
             "Error: a loss scale needs a group of ScaleLosses(symbol)");
-  const auto group = MakeGroup();
-  EXPECT_EQ(MessageOf<Error>(
-                [&] { Updater(group.get(), {.check_gradients = false, .loss_scale = ParseLossScaling("dynamic")}); }),
-            "Error: a loss scale needs gradients that are checked");
 }
 
 // 7 batches an epoch; the last ones overflow, too.

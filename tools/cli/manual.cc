@@ -8,6 +8,7 @@
 #include "bindery/version.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/environment.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/settings.h"
 
@@ -211,12 +212,15 @@ std::string ManualPage(const CLI::App& app) {
     for (const OptionText& option : command.options) page += RoffOf(option);
   }
   const std::string example = VariableOf("--batch-size");
+  std::string variables;
+  for (const EnvironmentVariable& variable : EnvironmentVariables()) {
+    variables += fmt::format(".TP\n.B {}\n{}\n", variable.name, Roff(variable.description));
+  }
   page += fmt::format(
       ".SH ENVIRONMENT\nAn option that is not on the command line comes from a variable of its name, as {} for\n"
-      "\\fB{}\\fR; a flag's is true or false. Empty variables count as none.\n.TP\n.B BINDERY_MAX_ISA\n{}\n"
+      "\\fB{}\\fR; a flag's is true or false. Empty variables count as none.\n{}"
       ".SH FILES\n{}\n.PP\n.nf\n{}\n.fi\n.SH \"EXIT STATUS\"\n{}\n",
-      example, Roff("--batch-size"),
-      Roff("The highest instruction set that kernels of CPUs may use: baseline, avx2 or avx512."),
+      example, Roff("--batch-size"), variables,
       Roff("What is neither on the command line nor in the environment comes from the file of --config, or of\n"
            "BINDERY_CONFIG: lines before the first section are for every command that has the option."),
       Roff("batch-size = 32\n[train]\noptimizer = \"adam(lr=1e-3)\"\nresume = true"), Roff(kExitCodeHelp));

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/files.h"
 #include "base/names.h"
 #include "base/split_text.h"
 #include "engine/backend.h"
@@ -43,6 +44,13 @@ Model LoadValues(const std::string& path, const std::string& map) {
 std::string FolderOf(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
+}
+
+// Throws DataError if no file can be made in the folder.
+void CheckWritable(const std::string& option, const std::string& folder) {
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    Throw<DataError>("{}: cannot write in \"{}\": {}", option, folder, std::generic_category().message(errno));
+  }
 }
 
 }  // namespace
@@ -221,16 +229,16 @@ void CheckOutputFile(const std::string& option, const std::string& path) {
   if (Exists(path) && !std::filesystem::is_regular_file(path, error)) {
     Throw<DataError>("{}: \"{}\" is there and is not a file", option, path);
   }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    Throw<DataError>("{}: cannot write in \"{}\": {}", option, folder, std::generic_category().message(errno));
-  }
+  CheckWritable(option, folder);
 }
 
 void MakeOutputFolder(const std::string& option, const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && ::access(path.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
-  if (error) Throw<DataError>("{}: cannot write in the folder \"{}\": {}", option, path, error.message());
+  try {
+    MakeFolder(path);
+  } catch (const DataError& error) {
+    Throw<DataError>("{}: {}", option, error.message());
+  }
+  CheckWritable(option, path);
 }
 
 void LockFolder(const std::string& option, const std::string& path) {

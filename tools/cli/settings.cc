@@ -1,7 +1,6 @@
 #include "tools/cli/settings.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,9 +9,9 @@
 #include <set>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "base/names.h"
 #include "tools/cli/arguments.h"
+#include "tools/cli/environment.h"
 #include "tools/cli/solver.h"
 
 namespace bindery::cli {
@@ -70,29 +69,12 @@ std::optional<std::string> ValueOf(std::string_view text) {
   return std::string(text.substr(1, end - 1));
 }
 
-std::string WithoutLines(std::string name) {
-  std::erase(name, '_');
-  return name;
-}
-
-// Of what is in the environment under the name of an option but for the lines between its words.
 void WarnOfMisspelled(const CLI::App& app) {
-  std::map<std::string, std::string> known = {{WithoutLines(VariableOf(kConfig)), VariableOf(kConfig)}};
+  std::vector<std::string> known = {VariableOf(kConfig)};
   for (const CLI::App* command : CommandsOf(app)) {
-    for (const std::string& name : NamesOf(*command)) {
-      const std::string variable = VariableOf("--" + name);
-      known[WithoutLines(variable)] = variable;
-    }
+    for (const std::string& name : NamesOf(*command)) known.push_back(VariableOf("--" + name));
   }
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string name(text.substr(0, text.find('=')));
-    if (!name.starts_with("BINDERY_")) continue;
-    const auto found = known.find(WithoutLines(name));
-    if (found == known.end() || found->second == name) continue;
-    LogLine(LogLevel::kWarning,
-            fmt::format("{} in the environment is no option; did you mean {}?", name, found->second));
-  }
+  WarnOfUnknownVariables(known);
 }
 
 }  // namespace

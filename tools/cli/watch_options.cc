@@ -92,7 +92,7 @@ std::vector<Extension> WatchOptions::Extensions(const OfRun& run) const {
     extensions.push_back(TensorBoard(std::move(options)));
   }
   if (!plot.empty()) {
-    PlotReportOptions options{.paths = PlotFiles(), .metrics = run.metrics};
+    PlotReportOptions options{.paths = PlotFiles(), .metrics = run.metrics, .labels = {{"validation", run.judged_on}}};
     if (PlotsHere()) {
       options.at_end = [](const std::vector<Chart>& charts) { Say("{}", DrawText(charts, Columns())); };
     }

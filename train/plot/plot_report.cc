@@ -46,6 +46,9 @@ struct State {
       chart.title = metric;
       chart.x = "epoch";
       chart.curves.push_back(curve);
+      if (const auto label = options.labels.find(curve.name); label != options.labels.end()) {
+        chart.curves.back().name = label->second;
+      }
     }
     std::vector<Chart> list;
     for (const std::string& metric : options.metrics) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace bindery {
 struct PlotReportOptions {
   std::vector<std::string> paths = {};    // that end in .svg or .png; else Error
   std::vector<std::string> metrics = {};  // in this order; empty: all, by name
+  // What charts call places in place of their names: {{"validation", "test"}} where a run is judged by the test set.
+  std::map<std::string, std::string> labels = {};
   Trigger trigger = EveryEpochs();
   std::function<void(const std::vector<Chart>&)> at_end = {};  // gets the charts when the run has ended
 };

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "engine/wrapped_engine.h"
 #include "train/trace/trace.h"
 
 namespace bindery {
@@ -24,29 +25,13 @@ class Recorded {
   Trace::Slice slice_;
 };
 
-class TraceEngine final : public Engine {
+class TraceEngine final : public WrappedEngine {
  public:
   TraceEngine(std::shared_ptr<Engine> engine, std::shared_ptr<Trace> trace)
-      : engine_(std::move(engine)), trace_(std::move(trace)) {}
-
-  VarPtr NewVar() override { return engine_->NewVar(); }
-  void Push(Operation operation) override { engine_->Push(Traced(std::move(operation))); }
-  PreparedPtr Prepare(Operation operation) override { return engine_->Prepare(Traced(std::move(operation))); }
-  void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
-    engine_->Push(prepared, std::move(payload));
-  }
-  void Wait(const VarPtr& var) override { engine_->Wait(var); }
-  void WaitIdle(const VarPtr& var) override { engine_->WaitIdle(var); }
-  void WaitAll() override { engine_->WaitAll(); }
-  void Recover() override { engine_->Recover(); }
-  std::optional<uint64_t> Version(const VarPtr& var) override { return engine_->Version(var); }
-  Stream& StreamOf(Device device, Lane lane) override { return engine_->StreamOf(device, lane); }
-  const char* name() const override { return engine_->name(); }
-  bool Join(Device device) override { return engine_->Join(device); }
-  void Part() noexcept override { engine_->Part(); }
+      : WrappedEngine(std::move(engine)), trace_(std::move(trace)) {}
 
  private:
-  Operation Traced(Operation operation) const {
+  Operation Changed(Operation operation) override {
     if (!operation.run) return operation;  // which the engine refuses
     operation.run = [trace = trace_, name = operation.name, device = operation.device, lane = operation.lane,
                      run = std::move(operation.run)](const OpContext& context) {
@@ -57,7 +42,6 @@ class TraceEngine final : public Engine {
     return operation;
   }
 
-  const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<Trace> trace_;
 };
 

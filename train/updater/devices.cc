@@ -166,14 +166,11 @@ void Updater::OnDevices::AppendCheck(const Owner& owner, const Share& share) {
     pieces.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
   });
   check.run = [&flat = Backend::Of(device.kind).flat(), first, block, sum = share.sum, status = owner.status,
-               checks = updater_.check_gradients_, squares = owner.gradients,
-               pieces = std::move(pieces)](const OpContext& context) {
+               squares = owner.gradients, pieces = std::move(pieces)](const OpContext& context) {
     if (first) flat.Refuse(context.stream, &block->refusal, 1, Of<StepStatus>(status));
     for (const PieceOfSum& piece : pieces) {
-      if (checks) {
-        flat.CheckFinite(context.stream, sum.dtype(), piece.gradient, piece.elements, piece.place, piece.first,
-                         Of<StepStatus>(status));
-      }
+      flat.CheckFinite(context.stream, sum.dtype(), piece.gradient, piece.elements, piece.place, piece.first,
+                       Of<StepStatus>(status));
       if (squares.defined()) {
         flat.SumOfSquares(context.stream, sum.dtype(), piece.gradient, piece.elements,
                           Of<double>(squares) + piece.place);

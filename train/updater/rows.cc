@@ -65,7 +65,7 @@ void Updater::Table::Sum() {
   }
   const TeamScope team(elements > kSerialElements ? updater_.group_->threads_per_device() : 1);
   sums_.Sum(now_);
-  if (updater_.check_gradients_) CheckFinite();
+  CheckFinite();
   if (updater_.optimizer_->options().clip_norm > 0) {
     const double squares = flat::SumOfSquares(sums_.dtype(), sums_.sums(), sums_.elements());
     updater_.gradients_.Set(block_, 0, {.direction = squares});

@@ -79,8 +79,8 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
       optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
       loss_scaling_(options.loss_scale), average_(options.average),
-      kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients),
-      steps_of_(options.steps_of), for_several_groups_(options.for_several_groups || options.steps_of) {
+      kvstore_(KVStore::Create(options.kvstore, group->engine())), steps_of_(options.steps_of),
+      for_several_groups_(options.for_several_groups || options.steps_of) {
   if (steps_of_) {
     GoOnWith(*steps_of_);
   } else if (options.store) {
@@ -100,7 +100,6 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   if (loss_scaling_) {
     const Symbol& symbol = group_->symbol();
     if (ScaleLosses(symbol).entries() != symbol.entries()) Throw("a loss scale needs a group of ScaleLosses(symbol)");
-    if (!check_gradients_) Throw("a loss scale needs gradients that are checked");
     if (!steps_of_) run_->loss_scale = FirstState(*loss_scaling_);
   }
   if (options.block != 0) {
@@ -162,7 +161,6 @@ void Updater::GoOnWith(const Updater& other) {
   schedule_ = other.schedule_;
   loss_scaling_ = other.loss_scaling_;
   average_ = other.average_;
-  check_gradients_ = other.check_gradients_;
   kvstore_ = KVStore::Create(other.kvstore_->type(), group_->engine());
   store_ = other.store_;
   run_ = other.run_;
@@ -277,10 +275,7 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
       (this->*function)({bucket, blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas, states});
     };
   };
-  ReductionHooks hooks{.looks = {}, .gates = std::move(gates)};
-  if (check_gradients_ || optimizer_->options().clip_norm > 0) {
-    hooks.looks.push_back(on_range(&Updater::LookAtGradients));
-  }
+  ReductionHooks hooks{.looks = {on_range(&Updater::LookAtGradients)}, .gates = std::move(gates)};
   if (optimizer_->measure()) hooks.looks.push_back(on_range(&Updater::Measure));
   const Tensor rates =
       AppendFetch(group_->engine(), "step rates", {stages_[0]->executors()[0]->Rates()}, home, &parts).front();
@@ -320,7 +315,7 @@ void Updater::LookAtGradients(const Range& range) {
         gradient = sum;
       }
       StepStatus status;
-      if (check_gradients_) flat::CheckFinite(dtype, gradient, count, 0, from - piece.begin, &status);
+      flat::CheckFinite(dtype, gradient, count, 0, from - piece.begin, &status);
       if (status.kind != StepStatus::kGood) {
         verdict_->overflowed = true;
         ThrowNotFinite(piece.name, status.element, status.value);

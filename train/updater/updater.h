@@ -65,7 +65,6 @@ struct UpdaterOptions {
   // A store of one's own, which sums the gradients, parameter by parameter, and before the update, which is the host's
   // then, by copies where it cannot address the devices' memory. Throws Error where gradients are kept by rows.
   StoreFactory store = {};
-  bool check_gradients = true;  // a sum of gradients that is not finite fails the step, with NumericError
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
   // Not 0: batches are computed in blocks of that many samples, of a group that was bound by ForBlocks; devices get
@@ -275,7 +274,6 @@ class Updater {
   StepRange forgive_on_devices_;          // of parts, and so the next, where devices update
   StepRange finish_[kInFlight];           // by done_
   std::vector<VarPtr> heard_[kInFlight];  // by done_: what the host waits for
-  bool check_gradients_ = true;
   const Updater* const steps_of_;
   const bool for_several_groups_;
   VarPtr gate_, refused_, committed_;  // the second is the metric's; the last carries the first failed step's error

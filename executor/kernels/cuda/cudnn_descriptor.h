@@ -21,10 +21,12 @@ consteval cudnnBackendAttributeType_t CudnnTypeOf() {
   if constexpr (std::is_same_v<T, int64_t>) return CUDNN_TYPE_INT64;
   if constexpr (std::is_same_v<T, float>) return CUDNN_TYPE_FLOAT;
   if constexpr (std::is_same_v<T, double>) return CUDNN_TYPE_DOUBLE;
+  if constexpr (std::is_same_v<T, bool>) return CUDNN_TYPE_BOOLEAN;
   if constexpr (std::is_same_v<T, void*>) return CUDNN_TYPE_VOID_PTR;
   if constexpr (std::is_same_v<T, cudnnHandle_t>) return CUDNN_TYPE_HANDLE;
   if constexpr (std::is_same_v<T, cudnnDataType_t>) return CUDNN_TYPE_DATA_TYPE;
   if constexpr (std::is_same_v<T, cudnnConvolutionMode_t>) return CUDNN_TYPE_CONVOLUTION_MODE;
+  if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
   if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
   if constexpr (std::is_same_v<T, cudnnBackendNumericalNote_t>) return CUDNN_TYPE_NUMERICAL_NOTE;
   if constexpr (std::is_same_v<T, cudnnBackendBehaviorNote_t>) return CUDNN_TYPE_BEHAVIOR_NOTE;
@@ -65,6 +67,11 @@ class CudnnDescriptor {
   }
   void Set(cudnnBackendAttributeName_t name, const CudnnDescriptor& other) {
     SetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.descriptor_);
+  }
+  void Set(cudnnBackendAttributeName_t name, const std::vector<CudnnDescriptor>& others) {
+    std::vector<cudnnBackendDescriptor_t> all;
+    for (const CudnnDescriptor& other : others) all.push_back(other.descriptor_);
+    SetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(all), all.data());
   }
 
   void Finalize() { Check(TryFinalize(), "cudnnBackendFinalize"); }

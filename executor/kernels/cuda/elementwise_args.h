@@ -16,7 +16,7 @@ enum class Family : int32_t {
   kBinary,
   kRelation,
   kActivation,
-  kAddActivation,  // f(x + y)
+  kSum,  // f(x + y [+ z]), of an activation; of none (place -1) the sum
   kActivationGrad,
   kCurve,
   kCurveGrad,       // (dy, x) -> dy slope(x)

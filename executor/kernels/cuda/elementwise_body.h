@@ -58,9 +58,10 @@ __device__ Value Applied(const MapArgs& args, const Value* x) {
       case Family::kCurveGrad:
         choose(std::type_identity<native::CurveFunctions>(), [&]<class F>() { return x[0] * F().slope(x[1], a, b); });
         break;
-      case Family::kAddActivation:
-        choose(std::type_identity<native::ActivationFunctions>(),
-               [&]<class F>() { return F()(native::sum(x[0], x[1])); });
+      case Family::kSum:
+        y = native::sum(x[0], x[1]);
+        if (args.inputs > 2) y = native::sum(y, x[2]);
+        choose(std::type_identity<native::ActivationFunctions>(), [&]<class F>() { return F()(y); });
         break;
       case Family::kDifference: y = (x[0] - x[1]) * a; break;
       case Family::kDifferenceSign: y = static_cast<Value>((x[0] > x[1]) - (x[0] < x[1])) * a; break;

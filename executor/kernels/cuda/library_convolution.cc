@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "engine/cuda/cublaslt_api.h"
 #include "engine/cuda/cudnn_api.h"
+#include "executor/kernels/cuda/convolution_graph.h"
 #include "executor/kernels/cuda/cudnn_descriptor.h"
 #include "executor/kernels/cuda/library_product.h"
 
@@ -20,53 +21,9 @@ namespace {
 
 using What = PlainConvolution::What;
 
-// Of operands: what engines ask for at most, and what whatever a kernel is bound to has.
-constexpr int64_t kAlignment = 16;
 // Engines for tensor cores turn operands to channels last, in the workspace.
 constexpr int64_t kMostTurned = int64_t{256} << 20;
-// Of tensors; any three numbers.
-constexpr int64_t kX = 1, kW = 2, kY = 3;
-
-cudnnDataType_t TypeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return CUDNN_DATA_DOUBLE;
-    case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
-    case DType::kFloat16: return CUDNN_DATA_HALF;
-    default: return CUDNN_DATA_FLOAT;
-  }
-}
-
 int64_t ElementsOf(const std::vector<int64_t>& extents) { return Shape(extents).Elements(); }
-
-// How an operation and its attributes are called.
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
-};
-const OperationNames& NamesOf(What what) {
-  static constexpr OperationNames kForward = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-  static constexpr OperationNames kGradData = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-  static constexpr OperationNames kGradWeight = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-  return what == What::kForward ? kForward : what == What::kGradData ? kGradData : kGradWeight;
-}
 
 // A plan and what it was made of. Run by one thread at a time, that of its stream: plans are not promised to be thread
 // safe.
@@ -79,21 +36,23 @@ class LibraryConvolution {
       : api_(std::move(api)), planning_(planning), handle_(std::move(handle)),
         config_(*api_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "engine configuration"),
         plan_(*api_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan") {
+    if (convolution.adds_addend) ids_.push_back(ConvolutionTensors::kAddend);
+    if (convolution.adds_bias) ids_.push_back(ConvolutionTensors::kBias);
     const std::lock_guard lock(planning_.mutex);
-    Choose(Describe(convolution), convolution);
+    Choose(GraphOf(*api_, planning_.handle, convolution), convolution);
   }
 
   int64_t workspace() const { return workspace_; }
 
-  // Addresses: x, w, y, the workspace.
+  // Addresses: x, w, y, of what is added the addend, the bias, and the workspace.
   static std::string Run(const void* plan, std::span<void* const> addresses, CUstream stream) {
     const auto& self = *static_cast<const LibraryConvolution*>(plan);
     const CudnnApi& api = *self.api_;
     try {
       CudnnDescriptor pack(api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "addresses");
-      pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::vector{kX, kW, kY});
-      pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(addresses.first(3)));
-      pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses[3]);
+      pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, self.ids_);
+      pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(addresses.first(self.ids_.size())));
+      pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses.back());
       pack.Finalize();
       const std::lock_guard lock(self.handle_->mutex);
       const cudnnHandle_t handle = self.handle_->handle;
@@ -107,55 +66,6 @@ class LibraryConvolution {
 
  private:
   CudnnDescriptor Make(cudnnBackendDescriptorType_t type, const char* what) const { return {*api_, type, what}; }
-
-  CudnnDescriptor Tensor(int64_t id, DType dtype, const std::vector<int64_t>& extents) const {
-    std::vector<int64_t> strides(extents.size(), 1);
-    for (size_t axis = extents.size() - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * extents[axis + 1];
-    CudnnDescriptor tensor = Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor");
-    tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-    tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, TypeOf(dtype));
-    tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment);
-    tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, extents);
-    tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, strides);
-    tensor.Finalize();
-    return tensor;
-  }
-
-  // The graph of the one operation.
-  CudnnDescriptor Describe(const PlainConvolution& c) const {
-    CudnnDescriptor convolution = Make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
-    const bool is_double = c.dtype == DType::kFloat64;
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, static_cast<int64_t>(c.pad.size()));
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, c.pad);
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, c.pad);
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, c.stride);
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, c.dilate);
-    convolution.Finalize();
-    const CudnnDescriptor x = Tensor(kX, c.dtype, c.x), w = Tensor(kW, c.dtype, c.w), y = Tensor(kY, c.dtype, c.y);
-    const OperationNames& names = NamesOf(c.what);
-    CudnnDescriptor operation = Make(names.type, "operation");
-    operation.Set(names.convolution, convolution);
-    operation.Set(names.x, x);
-    operation.Set(names.w, w);
-    operation.Set(names.y, y);
-    // Of the type that is computed with. With a factor of 0 it does not read what is there.
-    if (is_double) {
-      operation.Set(names.alpha, 1.0);
-      operation.Set(names.beta, 0.0);
-    } else {
-      operation.Set(names.alpha, 1.0f);
-      operation.Set(names.beta, 0.0f);
-    }
-    operation.Finalize();
-    CudnnDescriptor graph = Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph");
-    // Before 9.8 it must be told the handle, and since then it may be.
-    graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, planning_.handle);
-    graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-    graph.Finalize();
-    return graph;
-  }
 
   // What heuristics name, the best first.
   std::vector<CudnnDescriptor> ConfigsBy(cudnnBackendHeurMode_t mode, const CudnnDescriptor& graph) const {
@@ -248,11 +158,12 @@ class LibraryConvolution {
   const CudnnPtr api_;
   CudnnHandle& planning_;
   const std::shared_ptr<CudnnHandle> handle_;
+  std::vector<int64_t> ids_ = {ConvolutionTensors::kX, ConvolutionTensors::kW, ConvolutionTensors::kY};
   CudnnDescriptor config_, plan_;
   int64_t workspace_ = 0;
 };
 
-// Null: own kernels.
+// Null: own kernels, or without what is added.
 std::shared_ptr<const LibraryConvolution> PlanOf(const CudaStream& stream, const PlainConvolution& convolution) {
   Gpu& gpu = stream.gpu();
   CudnnPtr api = Cudnn();
@@ -270,7 +181,7 @@ std::shared_ptr<const LibraryConvolution> PlanOf(const CudaStream& stream, const
             }};
   } catch (const DeviceError& error) {
     static std::atomic<bool> told = false;
-    if (!told.exchange(true)) {
+    if (!convolution.adds_addend && !told.exchange(true)) {
       LogLine(LogLevel::kWarning, fmt::format("a convolution on {} is by own kernels, and so may be others: {}",
                                               gpu.device, error.message()));
     }
@@ -338,7 +249,23 @@ std::optional<PlainConvolution> PlainConvolutionOf(const ProductArgs& args, cons
 }
 
 bool AddLibraryConvolution(Launches& launches, const PlainConvolution& c, const ProductArgs& args) {
-  const std::shared_ptr<const LibraryConvolution> plan = PlanOf(launches.stream(), c);
+  // An addend and a bias are added by the library where nothing comes behind them. Activations are ours, for which we know
+  // no word that its relu lets NaN pass; and a pass over y that there must be adds them at no cost.
+  std::shared_ptr<const LibraryConvolution> plan;
+  ProductArgs rest = args;
+  std::vector<void*> added;
+  if (args.addend.data && args.activation < 0) {
+    PlainConvolution whole = c;
+    whole.adds_addend = true;
+    whole.adds_bias = args.bias.data != nullptr;
+    if ((plan = PlanOf(launches.stream(), whole))) {
+      for (Source* const source : {&rest.addend, &rest.bias}) {
+        if (source->data) added.push_back(const_cast<void*>(source->data));
+        *source = {};
+      }
+    }
+  }
+  if (!plan) plan = PlanOf(launches.stream(), c);
   if (!plan) return false;
   void* const a = const_cast<void*>(args.a.source.data);
   void* const b = const_cast<void*>(args.b.source.data);
@@ -347,9 +274,11 @@ bool AddLibraryConvolution(Launches& launches, const PlainConvolution& c, const 
   void* y = args.out.data;
   if (c.what == What::kGradData) x = args.out.data, y = b;
   if (c.what == What::kGradWeight) w = args.out.data, y = a;
-  launches.AddCall(&LibraryConvolution::Run, "cudnnBackendExecute", plan,
-                   {x, w, y, plan->workspace() > 0 ? WorkspaceIn(launches) : nullptr});
-  AddEpilogue(launches, args, args.bias.data != nullptr, {c.y[0], c.y[1], args.slide.outputs});
+  std::vector<void*> addresses = {x, w, y};
+  addresses.insert(addresses.end(), added.begin(), added.end());
+  addresses.push_back(plan->workspace() > 0 ? WorkspaceIn(launches) : nullptr);
+  launches.AddCall(&LibraryConvolution::Run, "cudnnBackendExecute", plan, std::move(addresses));
+  AddEpilogue(launches, rest, {c.y[0], c.y[1], args.slide.outputs});
   return true;
 }
 

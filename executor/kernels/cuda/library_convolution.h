@@ -25,12 +25,13 @@ struct PlainConvolution {
   std::vector<int64_t> x = {}, w = {}, y = {};
   std::vector<int64_t> pad = {}, stride = {}, dilate = {};  // of spatial axes
   int64_t workspace_bytes = 0;                              // of scratch, for what may be chosen
+  bool adds_addend = false, adds_bias = false;              // to y, before it is rounded: in one graph with it
 };
 
 // Nullopt: it is no such convolution, or there is no library.
 std::optional<PlainConvolution> PlainConvolutionOf(const ProductArgs& args, const KernelSpec& spec);
 
-// Adds the convolution with bias and activation. False, and nothing is added: own kernels must do it.
+// Adds the convolution with bias, addend and activation. False, and nothing is added: own kernels must do it.
 bool AddLibraryConvolution(Launches& launches, const PlainConvolution& convolution, const ProductArgs& args);
 
 }  // namespace bindery::cuda

@@ -225,7 +225,9 @@ bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const Pr
                    {const_cast<void*>(args.a.source.data), const_cast<void*>(args.b.source.data), args.out.data,
                     plan->workspace() > 0 ? WorkspaceIn(launches) : nullptr});
   // Activations not by its epilogue: its relu makes 0 of NaN, which must pass.
-  AddEpilogue(launches, args, adds_bias, {args.m, args.n});
+  ProductArgs rest = args;
+  if (!adds_bias) rest.bias = {};
+  AddEpilogue(launches, rest, {args.m, args.n});
   return true;
 }
 
@@ -248,9 +250,7 @@ char* WorkspaceIn(const Launches& launches) {
   return launches.scratch(RoundUp(scratch, kWorkspaceAlignment) - scratch);
 }
 
-void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, const Shape& shape) {
-  const bool activates = args.activation >= 0;
-  if (!adds_bias && !activates) return;
+void AddEpilogue(Launches& launches, const ProductArgs& args, const Shape& shape) {
   MapArgs map{.family = Family::kActivation,
               .function = args.activation,
               .flat = 1,
@@ -259,17 +259,19 @@ void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, co
               .out = args.out};
   map.in[0] = {args.out.data, args.out.dtype};
   map.strides[0].of[0] = 1;
-  if (adds_bias) {
-    map.family = activates ? Family::kAddActivation : Family::kBinary;
-    if (!activates) map.function = static_cast<int32_t>(native::BinaryFunctions::Find("Add"));
-    map.inputs = 2;
+  if (args.bias.data) {
     map.flat = 0;
     map.grid = GridOf(shape);
     map.strides[0] = PlainStrides(shape);
-    map.in[1] = args.bias;
-    map.strides[1].of[1] = 1;
+    map.in[map.inputs] = args.bias;
+    map.strides[map.inputs++].of[1] = 1;
   }
-  launches.Add(map, args.elements());
+  if (args.addend.data) {
+    map.in[map.inputs] = args.addend;
+    map.strides[map.inputs++] = map.strides[0];
+  }
+  if (map.inputs > 1) map.family = Family::kSum;
+  if (map.inputs > 1 || args.activation >= 0) launches.Add(map, args.elements());
 }
 
 }  // namespace bindery::cuda

@@ -41,7 +41,7 @@ inline constexpr int64_t kWorkspaceAlignment = 256;
 int64_t UsualWorkspaceBytes(double products);
 // It, in scratch: the first place that is aligned so.
 char* WorkspaceIn(const Launches& launches);
-// Behind it, in place, of all elements of `shape`: bias, along axis 1, if that is to be added here, and activation.
-void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, const Shape& shape);
+// Behind it, in place, of all elements of `shape`: what `args` have of bias, along axis 1, addend and activation.
+void AddEpilogue(Launches& launches, const ProductArgs& args, const Shape& shape);
 
 }  // namespace bindery::cuda

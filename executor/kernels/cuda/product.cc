@@ -214,7 +214,8 @@ struct Geometry {
   int64_t weights() const { return out * in * slide.taps; }  // of a group
 };
 
-// (x, w [, b]) -> y: of a group w (O, C taps) times patches (C taps, N positions)
+// (x, w [, b] [, addend]) -> y: of a group w (O, C taps) times patches (C taps, N positions)
+template <bool kAdds>
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
@@ -230,6 +231,7 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
     product->b.source = launches.in(0);
     product->a.source = launches.in(1);
     if (has_bias) product->bias = launches.in(2);
+    if (kAdds) product->addend = launches.in(has_bias ? 3 : 2);
   });
 }
 
@@ -314,7 +316,8 @@ constexpr KernelEntry kEntries[] = {
     {"FullyConnectedGradData", MakeFullyConnectedGradData},
     {"FullyConnectedGradWeight", MakeFullyConnectedGradWeight},
     {"MatMul", MakeMatMul},
-    {"Convolution", MakeConvolution},
+    {"Convolution", MakeConvolution<false>},
+    {"ConvolutionAdd", MakeConvolution<true>},
     {"ConvolutionGradData", MakeConvolutionGradData},
     {"ConvolutionGradWeight", MakeConvolutionGradWeight},
     {"Pooling", MakePooling},

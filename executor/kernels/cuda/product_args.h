@@ -34,7 +34,7 @@ struct Matrix {
   int64_t sample_stride = 0;  // of the slides' tensor
 };
 
-// c (m, n) = f(a (m, k) b (k, n) + bias) for each index of a grid of products. 256 threads a block.
+// c (m, n) = f(a (m, k) b (k, n) + bias + addend) for each index of a grid of products. 256 threads a block.
 //
 // A sum of many products is taken by parts, so that its error does not grow with k: in a thread by kFold steps, and where
 // there are too few tiles for a GPU, by `splits` of split_k each, which different blocks put into `partial` (splits,
@@ -52,13 +52,14 @@ struct ProductArgs {
   Target out = {};
   Source bias = {};
   int32_t bias_by_row = 0;  // of all products' rows, one after another; else by column
+  Source addend = {};       // lies as `out` does
   int32_t activation = -1;  // its place in ActivationFunctions
   Slide slide = {};
   int32_t numbers = 0;  // integers: as double, saturated
   int64_t splits = 1, split_k = 0;
   void* partial = nullptr;  // of what is computed with
   void Addresses(const auto& visit) {
-    for (Source* source : {&a.source, &b.source, &bias}) visit(source->data);
+    for (Source* source : {&a.source, &b.source, &bias, &addend}) visit(source->data);
     visit(out.data);
     visit(partial);
   }

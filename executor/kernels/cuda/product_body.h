@@ -94,6 +94,7 @@ __device__ void PutProduct(const ProductArgs& args, int64_t begin, int64_t produ
   const int64_t at = begin + PlaceIn(args.c, args.slide, row, column);
   if (args.numbers) return Put(args.out.data, args.out.dtype, at, y);
   if (args.bias.data) y += Element<Value>(args.bias, args.bias_by_row ? product * args.m + row : column);
+  if (args.addend.data) y += Element<Value>(args.addend, at);
   if (args.activation >= 0) y = Activated(args.activation, y);
   PutWrapped(args.out.data, args.out.dtype, at, y);
 }

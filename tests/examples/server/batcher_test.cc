@@ -2,12 +2,14 @@
 #include "examples/server/batcher.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -246,6 +248,22 @@ TEST(Batcher, ShutdownDoesNotWaitForABatchToFill) {
   WaitUntilQueued(batcher, 1);
   batcher.Shutdown();
   asking.join();
+}
+
+// No thread has a stack that is larger than all memory there could be.
+TEST(Batcher, SaysWhichWorkerCannotBeStarted) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_attr_init(&huge), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
+  const std::string message = MessageOf<Error>([] { Batcher(Double, {.workers = 3}); });
+  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(message.find("Error: worker 1 of 3 cannot be started: "), 0u) << message;
+  ::pthread_attr_destroy(&huge);
+  ::pthread_attr_destroy(&usual);
+  Batcher batcher(Double, {.workers = 3});
+  ExpectDoubled(Rows(2, 1), batcher.Predict(Rows(2, 1)));
 }
 
 }  // namespace

@@ -354,10 +354,15 @@ TEST_F(CudaLibraryConvolutionTest, NvidiasOwnTakesTheDescriptors) {
     AskedFor(Convolution(x, {.num_filter = 8, .kernel = {5}}, "y"), {2, 4, 20}, c.dtype);
     AskedFor(Convolution(x, {.num_filter = 8, .kernel = {2, 1, 3}}, "y"), {2, 4, 5, 6, 7}, c.dtype);
   }
-  EXPECT_EQ(Judge::refused, std::vector<std::string>());
   for (const auto type : {kForward, kGradData, kGradWeight}) EXPECT_EQ(Judge::taken[type], 4 * 5);
   EXPECT_EQ(Judge::taken[CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR], 3 * 4 * 5);
   EXPECT_GE(Judge::taken[CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR], 3 * 4 * 5);
+  // With an addend and a bias behind it, and, since without a GPU there is no plan, alone.
+  Executor sum(Add(Convolution(x, {.num_filter = 8, .kernel = {3, 3}, .pad = {1, 1}}, "y"), Variable("z")),
+               {.device = Cuda(0), .inputs = {{"x", {2, 4, 9, 8}}, {"z", {2, 8, 9, 8}}}, .for_training = false});
+  EXPECT_EQ(Judge::taken[CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR], 2);
+  EXPECT_EQ(Judge::taken[CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR], 3 * 4 * 5 + 2);
+  EXPECT_EQ(Judge::refused, std::vector<std::string>());
 }
 
 // What a plan holds goes with the executor and its engine.

@@ -23,9 +23,6 @@ namespace {
 
 void Check(const std::vector<OperatorCase>& cases) {
   for (const OperatorCase& c : cases) {
-    // Made by fusion, for devices alone that have a kernel for it.
-    if (const Node& head = *c.symbol.entries()[0].node; !head.is_variable() && head.op().name == "ConvolutionAdd")
-      continue;
     try {
       CheckKernelsOn(Cuda(0), c);
     } catch (const std::exception& e) {

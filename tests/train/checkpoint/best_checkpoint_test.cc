@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
 #include "base/philox.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -34,16 +34,11 @@ std::string FileOf(int64_t step) { return fmt::format("step-{:010}.ckpt", step);
 class BestCheckpointTest : public testing::Test {
  protected:
   BestCheckpointTest() {
-    folder_ = testing::TempDir() + "/best_test_XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) std::abort();
     SetLogCallback([this](LogLevel level, const std::string& message) {
       if (level == LogLevel::kWarning) warnings_.push_back(message);
     });
   }
-  ~BestCheckpointTest() override {
-    SetLogCallback(nullptr);
-    fs::remove_all(folder_);
-  }
+  ~BestCheckpointTest() override { SetLogCallback(nullptr); }
 
   Names Files() const {
     Names names;
@@ -61,7 +56,8 @@ class BestCheckpointTest : public testing::Test {
     file.put('!');
   }
 
-  std::string folder_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
   std::vector<std::string> warnings_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/philox.h"
+#include "tests/test_folder.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace bindery {
@@ -26,17 +27,11 @@ Checkpoint At(int64_t step, int64_t elements = 10) {
 class CheckpointStoreTest : public testing::Test {
  protected:
   CheckpointStoreTest() {
-    parent_ = testing::TempDir() + "/store_test_XXXXXX";
-    if (::mkdtemp(parent_.data()) == nullptr) std::abort();
-    folder_ = parent_ + "/runs/one";
     SetLogCallback([this](LogLevel level, const std::string& message) {
       if (level == LogLevel::kWarning) warnings_.push_back(message);
     });
   }
-  ~CheckpointStoreTest() override {
-    SetLogCallback(nullptr);
-    fs::remove_all(parent_);
-  }
+  ~CheckpointStoreTest() override { SetLogCallback(nullptr); }
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
@@ -50,7 +45,8 @@ class CheckpointStoreTest : public testing::Test {
     file.put('!');
   }
 
-  std::string parent_, folder_;
+  const TestFolder made_;
+  const std::string parent_ = made_.path(), folder_ = parent_ + "/runs/one";
   std::vector<std::string> warnings_;
 };
 

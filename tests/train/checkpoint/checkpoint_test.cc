@@ -15,6 +15,7 @@
 #include "base/philox.h"
 #include "proto/checkpoint.pb.h"
 #include "symbol/ops.h"
+#include "tests/test_folder.h"
 #include "train/checkpoint/checkpoint_format.h"
 
 namespace bindery {
@@ -85,13 +86,6 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() {
-    folder_ = testing::TempDir() + "/checkpoint_test_XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) std::abort();
-    path_ = folder_ + "/x.ckpt";
-  }
-  ~CheckpointTest() override { fs::remove_all(folder_); }
-
   // The message of the error that loading the file gives, without the file's name.
   std::string LoadError(const ModelLimits& limits = {}) const {
     try {
@@ -106,7 +100,11 @@ class CheckpointTest : public testing::Test {
 
   // Writes a file with this header and these bytes as tensors, all checksums of the frame right.
   void Craft(const proto::Checkpoint& header, const std::string& tensors = {}) const {
-    const std::string message = header.SerializeAsString();
+    CraftBytes(header.SerializeAsString(), header, tensors);
+  }
+  // The same of a header of these bytes, which may be no such message.
+  void CraftBytes(const std::string& message, const proto::Checkpoint& header = {},
+                  const std::string& tensors = {}) const {
     CheckpointPreamble preamble;
     std::memcpy(preamble.magic, kCheckpointMagic, 8);
     preamble.header_bytes = static_cast<int64_t>(message.size());
@@ -129,7 +127,9 @@ class CheckpointTest : public testing::Test {
     return tensor;
   }
 
-  std::string folder_, path_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
+  std::string path_ = folder_ + "/x.ckpt";
 };
 
 TEST_F(CheckpointTest, ReadsBackWhatWasSaved) {
@@ -301,6 +301,49 @@ TEST_F(CheckpointTest, HostileHeaders) {
   Craft(header);
   EXPECT_EQ(LoadError(), "the header has more than 1000000 entries");
   EXPECT_NE(LoadError({.file_bytes = 1000}).find("at most 1000 are possible here"), std::string::npos);
+}
+
+// Lengths and numbers of entries that say more than there is, or less, under checksums that are right.
+TEST_F(CheckpointTest, CountsThatLie) {
+  const std::string invalid = "the header is not a valid message";
+  proto::Checkpoint header;
+  proto::Count* entry = header.add_iterator();
+  entry->set_key("batch");
+  entry->set_value(3);
+  const std::string good = header.SerializeAsString();
+  CraftBytes(good);
+  EXPECT_EQ(LoadError(), "no error");
+  // Of the header: with bytes that are none of its own, and without its last ones.
+  CraftBytes(good + std::string(5, '\0'));
+  EXPECT_EQ(LoadError(), invalid);
+  for (size_t size = 1; size < good.size(); ++size) {
+    CraftBytes(good.substr(0, size));
+    EXPECT_EQ(LoadError(), invalid) << size;
+  }
+  // Of an entry, whose length is the second byte: beyond the header's end, and so short that its rest is read as others.
+  for (const int more : {1, 100}) {
+    std::string longer = good;
+    longer[1] = static_cast<char>(longer[1] + more);
+    CraftBytes(longer);
+    EXPECT_EQ(LoadError(), invalid) << more;
+  }
+  for (char length = 0; length < good[1]; ++length) {
+    std::string shorter = good;
+    shorter[1] = length;
+    CraftBytes(shorter);
+    EXPECT_NE(LoadError(), "no error") << int{length};
+  }
+  // Of tensors: one that the file has not, and one that the header has not.
+  header = proto::Checkpoint();
+  AddTensor(&header, "a", {1})->set_checksum(Checksum("1234", 4));
+  Craft(header, "1234");
+  EXPECT_EQ(LoadError(), "no error");
+  proto::Checkpoint more = header;
+  AddTensor(&more, "b", {1})->set_checksum(Checksum("5678", 4));
+  Craft(more, "1234");
+  EXPECT_NE(LoadError().find("does not fit in the file's"), std::string::npos) << LoadError();
+  Craft(header, "12345678");
+  EXPECT_EQ(LoadError(), "4 bytes follow the last tensor");
 }
 
 TEST_F(CheckpointTest, SavingRefusesWhatLoadingWould) {

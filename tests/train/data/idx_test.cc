@@ -1,7 +1,6 @@
 #include "train/data/idx.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
 
@@ -18,13 +18,9 @@ namespace {
 
 class IdxTest : public testing::Test {
  protected:
-  IdxTest() {
-    std::string name = testing::TempDir() + "/idx.XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~IdxTest() override { std::filesystem::remove_all(folder_); }
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string folder_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 std::string Bytes(std::initializer_list<int> values) {

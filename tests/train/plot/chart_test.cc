@@ -202,9 +202,18 @@ TEST(PlotReport, DrawsEachMetricAndGoesOnAfterAResume) {
   EXPECT_EQ(ReadFile(folder + "/plot.svg"), DrawSvg(charts));
   EXPECT_EQ(ReadFile(folder + "/plot.png"), DrawPng(charts));
   EXPECT_NE(MessageOf<Error>([] { PlotReport({.paths = {"plot.jpg"}}); }).find("plot.jpg"), std::string::npos);
-  ArrayIter train = Data();
+  ArrayIter train = Data(), test = Data();
   Trainer trainer(Net(), {.threads_per_device = 1});
-  EXPECT_THROW(trainer.Fit(train, {.extensions = {PlotReport({.paths = {"/proc/none/plot.svg"}})}}), DataError);
+  trainer.Fit(train, {.validation = &test,
+                      .extensions = {PlotReport({.metrics = {"accuracy"},
+                                                 .labels = {{"validation", "test"}, {"nowhere", "x"}},
+                                                 .at_end = [&](const auto& drawn) { charts = drawn; }})}});
+  ASSERT_EQ(charts.size(), 1u);
+  ASSERT_EQ(charts[0].curves.size(), 2u);
+  EXPECT_EQ(charts[0].curves[0].name, "train");
+  EXPECT_EQ(charts[0].curves[1].name, "test");
+  EXPECT_THROW(trainer.Fit(train, {.epochs = 2, .extensions = {PlotReport({.paths = {"/proc/none/plot.svg"}})}}),
+               DataError);
 }
 
 }  // namespace

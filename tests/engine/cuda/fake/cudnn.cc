@@ -68,7 +68,7 @@ cudnnStatus_t GetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBacke
     const auto mode = d->Get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE)[0];
     const std::vector<EngineOffered>& engines = TheLibrary().engines;
     for (size_t i = 0; i < engines.size(); ++i) {
-      if (engines[i].mode != mode) continue;
+      if (engines[i].mode != mode || (!engines[i].adds && !d->convolution.added.empty())) continue;
       configs.push_back(*d);
       configs.back().values.clear();
       configs.back().others.clear();
@@ -130,9 +130,14 @@ cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnn
     stream = h->stream;
     const auto ids = v->Get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const auto addresses = v->Get<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-    const TensorSeen* const tensors[] = {&p->convolution.x, &p->convolution.w, &p->convolution.y};
-    void** const to[] = {&work.x, &work.w, &work.y};
-    for (int i = 0; i < 3; ++i) {
+    std::vector<const TensorSeen*> tensors = {&p->convolution.x, &p->convolution.w, &p->convolution.y};
+    std::vector<void**> to = {&work.x, &work.w, &work.y};
+    work.added.resize(p->convolution.added.size());
+    for (size_t i = 0; i < work.added.size(); ++i) {
+      tensors.push_back(&p->convolution.added[i]);
+      to.push_back(&work.added[i]);
+    }
+    for (size_t i = 0; i < to.size(); ++i) {
       const auto at = std::ranges::find(ids, p->ids[i]);
       if (at == ids.end()) return Reject(kCall, "a tensor without an address");
       *to[i] = addresses[static_cast<size_t>(at - ids.begin())];
@@ -140,6 +145,7 @@ cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnn
         return Reject(kCall, "an address is null or not aligned");
       }
     }
+    if (ids.size() != to.size()) return Reject(kCall, "an address of a tensor that the plan has not");
     work.convolution = p->convolution;
     work.workspace = v->Get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0];
     work.workspace_bytes = static_cast<size_t>(p->engine.workspace);

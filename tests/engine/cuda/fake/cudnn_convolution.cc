@@ -68,6 +68,15 @@ void ForAllProducts(const ConvolutionSeen& c, const F& f) {
   }
 }
 
+// Where element `index` of `whole` is in what is stretched to it.
+int64_t PlaceIn(const TensorSeen& stretched, const TensorSeen& whole, int64_t index) {
+  int64_t place = 0;
+  for (size_t axis = whole.extents.size(); axis-- > 0; index /= whole.extents[axis]) {
+    if (stretched.extents[axis] > 1) place += index % whole.extents[axis] * stretched.strides[axis];
+  }
+  return place;
+}
+
 }  // namespace
 
 size_t BytesOf(cudnnDataType_t type) {
@@ -92,6 +101,7 @@ Accesses FakeConvolution::AccessedMemory() const {
       {Address(x), SpanOf(c.x), c.what == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR},
       {Address(w), SpanOf(c.w), c.what == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR},
       {Address(y), SpanOf(c.y), c.what == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR}};
+  for (size_t i = 0; i < added.size(); ++i) accesses.push_back({Address(added[i]), SpanOf(c.added[i]), false});
   if (workspace_bytes > 0) accesses.push_back({Address(workspace), workspace_bytes, true});
   return accesses;
 }
@@ -124,6 +134,12 @@ CUresult FakeConvolution::Run(const FakeGpu& gpu) const {
     const std::vector<double> data = read(at_x, c.x), weight = read(at_w, c.w);
     std::vector<double> sums = zeros(c.y);
     ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k) { at(sums, k) += at(data, i) * at(weight, j); });
+    for (size_t n = 0; n < added.size(); ++n) {
+      const TensorSeen& other = c.added[n];
+      char* const memory = Resolve(gpu, Address(added[n]), SpanOf(other), kWhat);
+      if (!memory) return CUDA_ERROR_ILLEGAL_ADDRESS;
+      for (int64_t k = 0; k < std::ssize(sums); ++k) at(sums, k) += Number(memory, dtype, PlaceIn(other, c.y, k));
+    }
     write(at_y, sums);
   } else if (c.what == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) {
     const std::vector<double> gradient = read(at_y, c.y), weight = read(at_w, c.w);

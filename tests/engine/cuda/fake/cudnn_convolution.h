@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "tests/engine/cuda/fake/cudnn.h"
 #include "tests/engine/cuda/fake/device.h"
@@ -14,6 +15,7 @@ int64_t ElementsOf(const TensorSeen& tensor);
 struct FakeConvolution {
   ConvolutionSeen convolution;
   void *x, *w, *y;
+  std::vector<void*> added;
   void* workspace;
   size_t workspace_bytes;
   bool tf32;

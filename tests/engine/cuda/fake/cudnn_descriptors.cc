@@ -17,14 +17,15 @@ struct Known {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeType_t type;
   int64_t most = 1;  // elements
+  bool required = true;
 };
-// All of a descriptor's are required.
 constexpr Known kKnown[] = {
     {CUDNN_ATTR_TENSOR_UNIQUE_ID, kTensor, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_TENSOR_DATA_TYPE, kTensor, CUDNN_TYPE_DATA_TYPE},
     {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensor, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_TENSOR_DIMENSIONS, kTensor, CUDNN_TYPE_INT64, CUDNN_DIM_MAX},
     {CUDNN_ATTR_TENSOR_STRIDES, kTensor, CUDNN_TYPE_INT64, CUDNN_DIM_MAX},
+    {CUDNN_ATTR_TENSOR_IS_VIRTUAL, kTensor, CUDNN_TYPE_BOOLEAN, 1, false},
     {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, kConvolution, CUDNN_TYPE_DATA_TYPE},
     {CUDNN_ATTR_CONVOLUTION_CONV_MODE, kConvolution, CUDNN_TYPE_CONVOLUTION_MODE},
     {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, kConvolution, CUDNN_TYPE_INT64},
@@ -50,14 +51,20 @@ constexpr Known kKnown[] = {
     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, kGradWeight, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, kGradWeight, CUDNN_TYPE_FLOAT},
     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, kGradWeight, CUDNN_TYPE_FLOAT},
+    {CUDNN_ATTR_POINTWISE_MODE, kPointwise, CUDNN_TYPE_POINTWISE_MODE},
+    {CUDNN_ATTR_POINTWISE_MATH_PREC, kPointwise, CUDNN_TYPE_DATA_TYPE},
+    {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kSum, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kSum, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kSum, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kSum, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, kGraph, CUDNN_TYPE_HANDLE},
-    {CUDNN_ATTR_OPERATIONGRAPH_OPS, kGraph, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_OPERATIONGRAPH_OPS, kGraph, CUDNN_TYPE_BACKEND_DESCRIPTOR, 3},
     {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kHeuristics, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_ENGINEHEUR_MODE, kHeuristics, CUDNN_TYPE_HEUR_MODE},
     {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, kPlan, CUDNN_TYPE_HANDLE},
     {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kPlan, CUDNN_TYPE_BACKEND_DESCRIPTOR},
-    {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kPack, CUDNN_TYPE_INT64, 3},
-    {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, kPack, CUDNN_TYPE_VOID_PTR, 3},
+    {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kPack, CUDNN_TYPE_INT64, 5},
+    {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, kPack, CUDNN_TYPE_VOID_PTR, 5},
     {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, kPack, CUDNN_TYPE_VOID_PTR},
 };
 
@@ -68,6 +75,7 @@ size_t BytesOfElement(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR:
     case CUDNN_TYPE_HANDLE: return 8;
+    case CUDNN_TYPE_BOOLEAN: return sizeof(bool);
     default: return 4;
   }
 }
@@ -93,6 +101,11 @@ const char* FaultOfTensor(const Descriptor& d) {
   }
   return nullptr;
 }
+
+bool IsVirtual(const Descriptor& tensor) {
+  return tensor.values.contains(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && tensor.Get<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)[0] != 0;
+}
+int64_t IdOf(const Descriptor& tensor) { return tensor.Get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)[0]; }
 
 const char* FaultOfConvolution(const Descriptor& d) {
   const auto axes = static_cast<size_t>(d.Get<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS)[0]);
@@ -129,10 +142,10 @@ const char* FaultOfOperation(Descriptor* d) {
        .x = TensorOf(x),
        .w = TensorOf(w),
        .y = TensorOf(y)};
-  const Descriptor* const tensors[] = {&x, &w, &y};
-  for (int i = 0; i < 3; ++i) d->ids[i] = tensors[i]->Get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)[0];
+  d->ids = {IdOf(x), IdOf(w), IdOf(y)};
   if (d->ids[0] == d->ids[1] || d->ids[0] == d->ids[2] || d->ids[1] == d->ids[2]) return "tensors of one name";
-  if (c.x.type != c.w.type || c.x.type != c.y.type) return "tensors of different types";
+  if (c.x.type != c.w.type || (IsVirtual(y) ? c.compute : c.x.type) != c.y.type) return "tensors of different types";
+  if (IsVirtual(x) || IsVirtual(w)) return "operands that are not in memory";
   const bool is_double = c.x.type == CUDNN_DATA_DOUBLE;
   if (c.compute != (is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) return "computed with in another type";
   if (c.mode != CUDNN_CROSS_CORRELATION) return "a convolution with the weight turned round";
@@ -157,6 +170,58 @@ const char* FaultOfOperation(Descriptor* d) {
     if (room < 0 || c.y.extents[i + 2] != room / c.stride[i] + 1) return "windows that do not go together with extents";
   }
   return nullptr;
+}
+
+const char* FaultOfSum(const Descriptor& d) {
+  const Descriptor& how = d.others.at(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+  if (how.type != kPointwise || how.Get<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE)[0] != CUDNN_POINTWISE_ADD) {
+    return "an operation that the fake does not do";
+  }
+  TensorSeen tensors[3];
+  int i = 0;
+  for (const auto name : {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+                          CUDNN_ATTR_OPERATION_POINTWISE_YDESC}) {
+    if (d.others.at(name).type != kTensor) return "descriptors of other types";
+    tensors[i++] = TensorOf(d.others.at(name));
+  }
+  const auto& [x, b, y] = tensors;
+  if (x.extents != y.extents || b.extents.size() != y.extents.size()) return "extents that do not go together";
+  for (size_t axis = 0; axis < y.extents.size(); ++axis) {
+    if (b.extents[axis] != y.extents[axis] && b.extents[axis] != 1) return "extents that do not go together";
+  }
+  return nullptr;
+}
+
+// A convolution, and sums onto it, each of what came before, which is nowhere in memory.
+const char* FaultOfGraph(Descriptor* d) {
+  const Descriptor& first = d->operations[0];
+  if (first.type != kForward && first.type != kGradData && first.type != kGradWeight)
+    return "a graph of something else";
+  d->convolution = first.convolution;
+  d->ids = first.ids;
+  ConvolutionSeen& c = d->convolution;
+  const Descriptor* y = &first.others.at(OfOperation(first.type)[3]);
+  for (size_t i = 1; i < d->operations.size(); ++i) {
+    const Descriptor& sum = d->operations[i];
+    if (sum.type != kSum || first.type != kForward) return "operations that do not follow each other";
+    const Descriptor& added = sum.others.at(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    if (!IsVirtual(*y) || IdOf(sum.others.at(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) != IdOf(*y)) {
+      return "operations that do not follow each other";
+    }
+    const Descriptor& how = sum.others.at(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    if (how.Get<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC)[0] != c.compute)
+      return "computed with in another type";
+    y = &sum.others.at(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    if (IsVirtual(added) || TensorOf(added).type != c.x.type)
+      return "what is added is not in memory, or of another type";
+    if (std::ranges::find(d->ids, IdOf(added)) != d->ids.end()) return "tensors of one name";
+    c.added.push_back(TensorOf(added));
+    d->ids.push_back(IdOf(added));
+  }
+  c.y = TensorOf(*y);
+  d->ids[2] = IdOf(*y);
+  if (IsVirtual(*y)) return "an output that is not in memory";
+  return c.y.type == c.x.type ? nullptr : "tensors of different types";
 }
 
 const char* FaultOfPack(const Descriptor& d) {
@@ -223,9 +288,12 @@ cudnnStatus_t SetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttr
   Value value{.type = type, .bytes = std::vector<char>(static_cast<size_t>(count) * BytesOfElement(type))};
   std::memcpy(value.bytes.data(), elements, value.bytes.size());
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-    const Descriptor* const other = Find(kCall, *static_cast<const cudnnBackendDescriptor_t*>(elements));
-    if (!other || !other->finalized) return reject("is not finalized");
-    d->others.emplace(name, *other);
+    for (int64_t i = 0; i < count; ++i) {
+      const Descriptor* const other = Find(kCall, static_cast<const cudnnBackendDescriptor_t*>(elements)[i]);
+      if (!other || !other->finalized) return reject("is not finalized");
+      d->others.emplace(name, *other);  // the first
+      if (d->type == kGraph) d->operations.push_back(*other);
+    }
   }
   d->values.emplace(name, std::move(value));
   return CUDNN_STATUS_SUCCESS;
@@ -241,13 +309,14 @@ cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
   for (const Known& each : kKnown) {
     if (each.of != d->type) continue;
     ++known;
-    if (!d->values.contains(each.name)) return Reject(kCall, fmt::format("{} is missing", int{each.name}));
+    if (each.required && !d->values.contains(each.name))
+      return Reject(kCall, fmt::format("{} is missing", int{each.name}));
   }
   if (known == 0) return Reject(kCall, "what is read only, or what the fake does not know");
   const auto use = [&](cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
     const Descriptor& other = d->others.at(name);
     d->convolution = other.convolution;
-    std::ranges::copy(other.ids, d->ids);
+    d->ids = other.ids;
     d->gpu = other.gpu;
     d->engine = other.engine;
     d->place = other.place;
@@ -265,13 +334,13 @@ cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
     case kForward:
     case kGradData:
     case kGradWeight: fault = FaultOfOperation(d); break;
+    case kPointwise: break;
+    case kSum: fault = FaultOfSum(*d); break;
     case kPack: fault = FaultOfPack(*d); break;
     case kGraph: {
       const Handle* const handle = Find(kCall, d->Get<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE)[0]);
-      const auto type = d->others.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).type;
       if (!finds(handle)) return CUDNN_STATUS_BAD_PARAM;
-      use(CUDNN_ATTR_OPERATIONGRAPH_OPS, type);
-      if (type != kForward && type != kGradData && type != kGradWeight) fault = kOther;
+      fault = FaultOfGraph(d);
       d->gpu = handle->gpu;
       TheLibrary().convolutions.push_back(d->convolution);
       break;

@@ -53,7 +53,10 @@ CUresult DeviceCanAccessPeer(int* reaches, CUdevice a, CUdevice b) {
   return CUDA_SUCCESS;
 }
 
+std::atomic<int> without_context = -1;  // GPU; once
+
 CUresult DevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  if (int gpu = device; without_context.compare_exchange_strong(gpu, -1)) return CUDA_ERROR_OUT_OF_MEMORY;
   *context = reinterpret_cast<CUcontext>(&GpuAt(device));
   return CUDA_SUCCESS;
 }
@@ -76,6 +79,7 @@ CUresult CtxGetStreamPriorityRange(int* least, int* greatest) {
 
 }  // namespace
 
+void FailContext(int gpu) { without_context = gpu; }
 void Lack(CUdevice_attribute attribute) { lacking = attribute; }
 
 int CurrentGpu() {

@@ -32,6 +32,7 @@ void FailKernel(int gpu, int64_t nth);  // reads where nothing is: the device is
 void HangKernel(int gpu, int64_t nth);  // does not end until Release
 void Release(int gpu);
 void FailAllocation(int gpu, int64_t nth);
+void FailContext(int gpu);  // the next one that is asked for
 // What all GPUs lack from now on, of what a device may lack; CUdevice_attribute(0): nothing.
 void Lack(CUdevice_attribute attribute);
 void SetMemoryLimit(int gpu, int64_t bytes);
