@@ -1,6 +1,4 @@
 // Chains of elementwise operators of floats as one kernel, whose source NVRTC compiles for the GPUs of this machine.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -69,12 +67,14 @@ std::vector<Step> StepsOf(const KernelSpec& spec, const std::vector<int>& operan
   return {};
 }
 
-// Of the GPUs of this machine; none where there are none.
+// Of the GPUs of this machine that programs run on; none where there are none.
 const std::set<int>& Capabilities() {
   static const std::set<int> all = [] {
     std::set<int> found;
     try {
-      for (const GpuFacts& gpu : FindGpus(Runtime())) found.insert(gpu.major * 10 + gpu.minor);
+      for (const GpuFacts& gpu : FindGpus(Runtime())) {
+        if (gpu.major >= 8) found.insert(gpu.major * 10 + gpu.minor);
+      }
     } catch (const DeviceError&) {  // whoever asks for a device hears of it
     }
     return found;

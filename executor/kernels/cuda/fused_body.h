@@ -1,5 +1,5 @@
 // What the source of a chain of elementwise operators calls (fused_source.h). NVRTC compiles this, too, with the
-// headers that it includes, and nvrtc_std.h in place of the standard library's.
+// headers that it includes, and nvrtc_std.cuh in place of the standard library's.
 #pragma once
 
 #include <cstddef>

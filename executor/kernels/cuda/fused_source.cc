@@ -68,7 +68,7 @@ extern "C" __global__ void bindery_fused(const __grid_constant__ FusedArgs args)
 std::vector<FusedHeader> FusedHeaders() {
   std::vector<FusedHeader> headers(std::begin(kFusedTexts), std::end(kFusedTexts));
   for (const char* const name : kStandard) {
-    headers.push_back({name, "#include \"executor/kernels/cuda/nvrtc_std.h\"\n"});
+    headers.push_back({name, "#include \"executor/kernels/cuda/nvrtc_std.cuh\"\n"});
   }
   return headers;
 }
