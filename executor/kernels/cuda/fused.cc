@@ -96,12 +96,12 @@ Fused Fuse(const ChainSpec& chain) {
   std::initializer_list<Strides*> all = {&strides[0], &strides[1], &strides[2], &strides[3],
                                          &strides[4], &strides[5], &strides[6], &strides[7]};
   for (size_t k = 0; k < chain.inputs.size(); ++k) {
-    const auto& [shape, dtype] = std::pair(chain.inputs[k].shape, chain.inputs[k].dtype);
+    const ValueType& input = chain.inputs[k];
+    const int64_t elements = input.shape.Elements();
     using enum FusedProgram::Reads;
-    fused.program.inputs.push_back({dtype, shape.Elements() == fused.args.n ? kSame
-                                           : shape.Elements() == 1          ? kOne
-                                                                            : kStretched});
-    if (fused.program.inputs.back().reads == kStretched) strides[k] = StretchedStrides(shape, result.shape);
+    const auto reads = elements == fused.args.n ? kSame : elements == 1 ? kOne : kStretched;
+    fused.program.inputs.push_back({input.dtype, reads});
+    if (reads == kStretched) strides[k] = StretchedStrides(input.shape, result.shape);
   }
   JoinAxes(&grid, all);
   fused.args.rank = grid.rank;

@@ -1,6 +1,6 @@
 // A stand-in for NVRTC (engine/cuda/nvrtc_api.h): it understands the sources of fused kernels alone, statement by
 // statement, and the fake of the driver runs what they say, element by element, with the functions for CPUs. What a
-// source says besides is a violation. Whatever is linked with the operators' kernels finds it (kernels.cc).
+// source says besides is a violation. Whatever is linked with the operators' kernels finds it.
 #pragma once
 
 #include <cstdint>
