@@ -11,6 +11,7 @@
 
 #include "executor/compile/hoist_derived.h"
 #include "executor/compile/internal_kernels.h"
+#include "executor/compile/join_chains.h"
 #include "executor/compile/liveness.h"
 #include "executor/compile/lowering.h"
 #include "executor/compile/mirrored.h"
@@ -60,6 +61,7 @@ class Compiler : private ProgramBuilder {
     if (options_.switches.derive) {
       HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept(), KeepsAnything(options_)});
     }
+    JoinChains(&program(), {options_, graph_, roots(), kept_});
     PlanMemory(&program(), {.root = roots(),
                             .kept = kept_,
                             .inplace = options_.switches.inplace,

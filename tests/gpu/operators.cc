@@ -2,10 +2,14 @@
 // tests/executor/cuda/operators_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <exception>
 
+#include "executor/executor.h"
+#include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
+#include "tests/executor/values.h"
 #include "tests/test_device.h"
 
 namespace bindery {
@@ -18,6 +22,27 @@ TEST(GpuOperators, AnswerAsTheReferenceDoes) {
     } catch (const std::exception& e) {
       ADD_FAILURE() << "case " << c.name << ": " << e.what();
     }
+  }
+}
+
+// What NVRTC compiled, beside the kernels that nvcc compiled.
+TEST(GpuOperators, ChainsGiveWhatOperatorsGive) {
+  const Symbol x = Variable("x"), row = Variable("row");
+  const Symbol y = Exp(Curve(Tanh(x * row) - 0.25, {.type = CurveType::kGelu})) / (1.5 + Square(x));
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    const HostTensorMap inputs = {{"x", Uniform({37, 129}).Cast(dtype)}, {"row", Uniform({1, 129}).Cast(dtype)}};
+    ExecutorOptions options{.device = TestDevice(), .for_training = false};
+    for (const auto& [name, value] : inputs) {
+      options.inputs.push_back({.name = name, .shape = value.shape(), .dtype = dtype, .layout = "HW"});
+    }
+    Executor fused(y, options);
+    if (std::ranges::count(fused.plan().calls, "fused", &PlanCall::implementation) == 0) GTEST_SKIP() << "no chains";
+    options.switches.fusion = false;
+    Executor one_by_one(y, options);
+    fused.Forward(inputs);
+    one_by_one.Forward(inputs);
+    const HostTensor expected = one_by_one.Output(0);
+    ExpectNear(fused.Output(0), expected, 4 * EpsilonOf(dtype) * MaxAbs(expected), ToString(dtype));
   }
 }
 

@@ -36,6 +36,11 @@ class Launches {
     }
     AddBytes(Args::kImage, Args::kName, &args, sizeof args, threads);
   }
+  // Of an image that was compiled for this GPU, and lives as long as the process.
+  template <class Args>
+  void AddOf(const unsigned long long* image, const Args& args, int64_t threads) {
+    AddBytes(image, Args::kName, &args, sizeof args, threads);
+  }
   // By so many blocks.
   template <class Args>
   void AddBlocks(const Args& args, int64_t blocks) {

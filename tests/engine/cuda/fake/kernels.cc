@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
+#include <utility>
 
 #include "engine/cuda/image.h"
 #include "engine/cuda/kernels_body.h"
@@ -17,15 +19,22 @@ Images& AllImages() {
   static Images images;
   return images;
 }
+std::vector<FakeKernel> (*loader)(const void* image) = nullptr;
 std::atomic<unsigned> other_threads = 0;
 std::atomic<bool> real_threads = false;
+std::mutex images_mutex;
 
 [[maybe_unused]] const bool kEngines = (AddImage<AllKernels>(bindery_cuda_image), true);
 
 CUresult ModuleLoadData(CUmodule* module, const void* image) {
   if (!Current("cuModuleLoadData")) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult result = RefuseWhileCapturing("cuModuleLoadData")) return result;
-  const auto found = AllImages().find(static_cast<const unsigned long long*>(image));
+  const auto* const words = static_cast<const unsigned long long*>(image);
+  const std::lock_guard lock(images_mutex);
+  if (!AllImages().contains(words) && loader) {
+    if (std::vector<FakeKernel> kernels = loader(image); !kernels.empty()) AddImage(words, std::move(kernels));
+  }
+  const auto found = AllImages().find(words);
   if (found == AllImages().end()) return Refuse("cuModuleLoadData", "no such image", CUDA_ERROR_INVALID_IMAGE);
   *module = reinterpret_cast<CUmodule>(&found->second);
   return CUDA_SUCCESS;
@@ -57,6 +66,8 @@ CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
 void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels) {
   AllImages()[image] = std::move(kernels);
 }
+
+void SetLoader(std::vector<FakeKernel> (*load)(const void* image)) { loader = load; }
 
 void UseRealThreads(bool use) { real_threads = use; }
 void SetThreads(int threads) { other_threads = static_cast<unsigned>(threads); }

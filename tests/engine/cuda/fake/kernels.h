@@ -22,7 +22,7 @@ struct Blocks {
 // A kernel: what launches it with a copy of its arguments.
 struct FakeKernel {
   std::string_view name;
-  std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, Blocks blocks);
+  std::function<std::function<CUresult()>(const FakeGpu& gpu, const void* arguments, Blocks blocks)> bind;
   Accesses (*accesses)(const void* arguments);
   bool fixed_threads;  // it takes blocks of one size only
 };
@@ -62,6 +62,9 @@ constexpr bool HasFixedThreads() {
 }
 
 void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels);
+// Makes the kernels of an image that was not added, one that was compiled by a fake, say; none: it is not one of its
+// own. Set before the first device is asked for.
+void SetLoader(std::vector<FakeKernel> (*load)(const void* image));
 // Of a tuple of all arguments; their bodies are known.
 template <class Image>
 void AddImage(const unsigned long long* image) {

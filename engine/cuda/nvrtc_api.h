@@ -1,0 +1,46 @@
+// The functions of NVRTC, NVIDIA's compiler as a library, that are used: a table of typed pointers, as that of cuBLASLt
+// (cublaslt_api.h), from a library that is opened when the first program is compiled for a GPU. Where it is absent,
+// broken or left out, there is no table, and operators are launched one by one.
+//
+// What is used of nvrtc.h is declared here, as it has it since CUDA 11.2, enums as the integers that they are passed
+// as: so its header need not be there to build.
+//
+// Thread safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace bindery::cuda {
+
+struct NvrtcProgram;      // _nvrtcProgram
+using NvrtcResult = int;  // nvrtcResult
+inline constexpr NvrtcResult kNvrtcSuccess = 0, kNvrtcErrorCompilation = 6;
+
+// Names are those of nvrtc.h.
+struct NvrtcApi {
+  const char* (*get_error_string)(NvrtcResult result) = nullptr;
+  NvrtcResult (*version)(int* major, int* minor) = nullptr;
+  NvrtcResult (*create_program)(NvrtcProgram** program, const char* source, const char* name, int num_headers,
+                                const char* const* headers, const char* const* header_names) = nullptr;
+  NvrtcResult (*destroy_program)(NvrtcProgram** program) = nullptr;
+  NvrtcResult (*compile_program)(NvrtcProgram* program, int num_options, const char* const* options) = nullptr;
+  NvrtcResult (*get_program_log_size)(NvrtcProgram* program, size_t* bytes) = nullptr;  // with the 0 at its end
+  NvrtcResult (*get_program_log)(NvrtcProgram* program, char* log) = nullptr;
+  NvrtcResult (*get_cubin_size)(NvrtcProgram* program, size_t* bytes) = nullptr;
+  NvrtcResult (*get_cubin)(NvrtcProgram* program, char* cubin) = nullptr;
+};
+using NvrtcPtr = std::shared_ptr<const NvrtcApi>;
+
+// Opens libnvrtc.so.13 or another of its kind. Throws DeviceError with the loader's reason, or naming the function that
+// it lacks.
+NvrtcPtr OpenNvrtc(const std::string& library);
+
+// What is used from now on, in place of NVIDIA's: for tests. Null: none.
+void UseNvrtc(NvrtcPtr api);
+// UseNvrtc's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
+// environment has BINDERY_NVRTC=no now. Throws Error if that is neither yes nor no.
+NvrtcPtr Nvrtc();
+
+}  // namespace bindery::cuda

@@ -1,0 +1,11 @@
+// The headers that NVRTC compiles, as text: made of the files themselves (BUILD).
+#pragma once
+
+#include "executor/kernels/cuda/fused_source.h"
+
+namespace bindery::cuda {
+
+inline constexpr size_t kNumFusedTexts = 7;
+extern const FusedHeader kFusedTexts[kNumFusedTexts];
+
+}  // namespace bindery::cuda

@@ -1,0 +1,19 @@
+// A stand-in for NVRTC (engine/cuda/nvrtc_api.h): it understands the sources of fused kernels alone, statement by
+// statement, and the fake of the driver runs what they say, element by element, with the functions for CPUs. What a
+// source says besides is a violation. Whatever is linked with the operators' kernels finds it.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/cuda/nvrtc_api.h"
+
+namespace bindery::cuda::fake {
+
+NvrtcPtr Nvrtc();
+
+int64_t FusedCompiled();          // so far
+int64_t FusedLaunched();          // so far
+void RefuseSources(bool yes);     // with an error of the compiler's
+void SetNvrtcVersion(int minor);  // of 0, which NVIDIA's never was
+
+}  // namespace bindery::cuda::fake

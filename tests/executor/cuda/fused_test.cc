@@ -1,0 +1,361 @@
+// Chains of elementwise operators as one kernel: the bits that the operators give one by one; what NVIDIA's own NVRTC
+// makes of their sources; and the files that images are kept in.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "executor/executor.h"
+#include "executor/kernels/cuda/fused_image.h"
+#include "executor/kernels/cuda/fused_source.h"
+#include "executor/kernels/native_functions.h"
+#include "symbol/ops.h"
+#include "tests/executor/cuda/fake/nvrtc.h"
+#include "tests/executor/values.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+namespace fake = cuda::fake;
+using cuda::FusedProgram;
+
+class CudaFusedTest : public testing::Test {
+ protected:
+  ~CudaFusedTest() override {
+    cuda::UseNvrtc(fake::Nvrtc());
+    cuda::UseFusedFolder("");
+    fake::RefuseSources(false);
+    fake::SetNvrtcVersion(1);
+    unsetenv("BINDERY_NVRTC");
+  }
+};
+
+// A folder of this test's own, which is not there.
+std::string NewFolder() {
+  static int number = 0;
+  const std::string folder = testing::TempDir() + "fused" + std::to_string(++number);
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+struct Results {
+  std::vector<HostTensor> values;      // the outputs, then the gradients of all inputs
+  std::vector<std::string> operators;  // of the plan's calls
+  std::vector<std::string> implementations;
+};
+
+// A training step of `outputs` on a GPU, by what it is bound to.
+Results StepOf(const Symbol& outputs, const HostTensorMap& inputs, DType dtype, int gpu = 0) {
+  ExecutorOptions options{.device = Cuda(gpu)};
+  std::map<std::string, GradReq> requests;
+  for (const auto& [name, value] : inputs) {
+    const std::string layout = std::string("CDE").substr(0, static_cast<size_t>(value.shape().rank()));
+    options.inputs.push_back({.name = name, .shape = value.shape(), .dtype = dtype, .layout = layout});
+    requests[name] = GradReq::kWrite;
+  }
+  options.grad_req = requests;
+  Executor executor(outputs, options);
+  HostTensorMap values;
+  for (const auto& [name, value] : inputs) values[name] = value.Cast(dtype);
+  executor.Forward(values);
+  HostTensorMap gradients;
+  for (size_t i = 0; i < outputs.entries().size(); ++i) {
+    const HostTensor head = executor.Output(static_cast<int>(i));
+    gradients[executor.plan().outputs[i].name] = Uniform(head.shape()).Cast(head.dtype());
+  }
+  executor.Backward(gradients);
+  Results results;
+  for (size_t i = 0; i < outputs.entries().size(); ++i) results.values.push_back(executor.Output(static_cast<int>(i)));
+  for (const auto& [name, value] : inputs) results.values.push_back(executor.Gradient(name));
+  for (const PlanCall& call : executor.plan().calls) {
+    results.operators.push_back(call.op);
+    results.implementations.push_back(call.implementation);
+  }
+  return results;
+}
+
+int CountCallsOf(const Executor& executor, const std::string& implementation) {
+  return static_cast<int>(std::ranges::count(executor.plan().calls, implementation, &PlanCall::implementation));
+}
+int CountFused(const Results& results) {
+  return static_cast<int>(std::ranges::count(results.implementations, "fused"));
+}
+
+// Fused and one by one: the same bits, NaN included. Returns what the fused plan is.
+Results ExpectSame(const Symbol& outputs, const HostTensorMap& inputs, DType dtype) {
+  const int64_t before = fake::FusedLaunched();
+  const Results fused = StepOf(outputs, inputs, dtype);
+  EXPECT_GT(fake::FusedLaunched(), before);
+  cuda::UseNvrtc(nullptr);
+  const Results plain = StepOf(outputs, inputs, dtype);
+  cuda::UseNvrtc(fake::Nvrtc());
+  EXPECT_EQ(CountFused(plain), 0);
+  EXPECT_GT(CountFused(fused), 0);
+  EXPECT_LT(fused.operators.size(), plain.operators.size());
+  EXPECT_EQ(fused.values.size(), plain.values.size());
+  for (size_t i = 0; i < plain.values.size(); ++i) {
+    const HostTensor &a = fused.values[i], &b = plain.values[i];
+    EXPECT_EQ(a.dtype(), b.dtype());
+    EXPECT_EQ(a.shape(), b.shape());
+    EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(b.bytes())), 0) << ToString(dtype) << ", value " << i;
+  }
+  return fused;
+}
+
+constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16};
+
+TEST_F(CudaFusedTest, GivesTheSameBits) {
+  const Symbol x = Variable("x"), y = Variable("y"), row = Variable("row"), one = Variable("one");
+  Symbol z = Tanh(x * y + row);
+  z = Curve(z * one, {.type = CurveType::kGelu});
+  z = Exp(Sigmoid(z - y) * 0.3) / (1.5 + Square(x));
+  const HostTensorMap inputs = {
+      {"x", Uniform({3, 5, 7})}, {"y", Uniform({3, 5, 7})}, {"row", Uniform({5, 1})}, {"one", Uniform({1})}};
+  for (const DType dtype : kFloats) ExpectSame(z, inputs, dtype);
+}
+
+// What plain kernels pass on, chains pass on.
+TEST_F(CudaFusedTest, PassesOnWhatIsNotANumber) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  const Symbol x = Variable("x"), y = Variable("y");
+  const HostTensorMap inputs = {{"x", Values({6}, {kNaN, 1, -kInf, kInf, -0.0, -2})},
+                                {"y", Values({6}, {1, kNaN, 2, kInf, 0, -0.0})}};
+  for (const DType dtype : kFloats) {
+    const Results results = ExpectSame(Relu(Maximum(x, y) * Minimum(y, x)) + x, inputs, dtype);
+    EXPECT_TRUE(std::isnan(results.values[0].At(0)));
+    EXPECT_TRUE(std::isnan(results.values[0].At(1)));
+  }
+}
+
+// Every function that there is, with the one behind it that makes a chain of it.
+TEST_F(CudaFusedTest, EveryFunction) {
+  const Symbol x = Variable("x"), y = Variable("y");
+  const HostTensorMap inputs = {{"x", Uniform({40}, 0.1, 0.9)}, {"y", Uniform({40}, 0.1, 0.9)}};
+  for (const CurveType type :
+       {CurveType::kLeakyRelu, CurveType::kSelu, CurveType::kCelu, CurveType::kGelu, CurveType::kGeluTanh,
+        CurveType::kSwish, CurveType::kHardSigmoid, CurveType::kHardSwish, CurveType::kHardTanh,
+        CurveType::kThresholdedRelu, CurveType::kShrink, CurveType::kMish, CurveType::kSmoothL1}) {
+    ExpectSame(Curve(x - y, {.type = type, .alpha = 0.3, .beta = 0.7}) * y, inputs, DType::kFloat32);
+  }
+  for (const ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
+                                    ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
+    ExpectSame(Activation(x - y, {type}) * y, inputs, DType::kFloat16);
+  }
+  ExpectSame(Power(x, y) + PRelu(x - y, y), inputs, DType::kFloat32);
+  ExpectSame(Erf(Log1p(x)) * Sqrt(Abs(Negative(y))), inputs, DType::kFloat64);
+}
+
+// A value that somebody else reads, as a head, or a reduction, or two chains, is in memory.
+TEST_F(CudaFusedTest, ValuesThatOthersReadStay) {
+  const Symbol x = Variable("x");
+  const Symbol a = Exp(x) * 2.0, b = Tanh(a) + 1.0;
+  const HostTensorMap inputs = {{"x", Uniform({4, 6})}};
+  const Results heads = ExpectSame(Group({a, b}), inputs, DType::kFloat32);
+  EXPECT_EQ(heads.values[0].shape(), Shape({4, 6}));
+  ExpectSame(Sum(b, {.axes = {1}, .keepdims = true}) + Square(b) * 3.0, inputs, DType::kFloat32);
+}
+
+// A value that only the chain reads, though twice, is none.
+TEST_F(CudaFusedTest, ValuesThatTheChainReadsTwice) {
+  const Symbol x = Variable("x"), t = Exp(x);
+  const Symbol y = t / (1.0 + t) - Square(Tanh(t) * t);
+  ExpectSame(y, {{"x", Uniform({3, 9})}}, DType::kFloat32);
+  Executor executor(y, {.device = Cuda(0), .inputs = {{"x", {3, 9}}}, .for_training = false});
+  EXPECT_EQ(CountCallsOf(executor, "fused"), 1);
+}
+
+// Longer ones are several.
+TEST_F(CudaFusedTest, LongChains) {
+  Symbol z = Variable("x");
+  for (int i = 0; i < 40; ++i) z = i % 2 == 0 ? Tanh(z) : z * 1.25;
+  const Results results = ExpectSame(z, {{"x", Uniform({33})}}, DType::kFloat32);
+  EXPECT_GE(CountFused(results), 3);
+  Symbol sum = Variable("x0") * 2.0;
+  HostTensorMap inputs = {{"x0", Uniform({33})}};
+  for (int i = 1; i < 20; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    sum = sum + Exp(Variable(name));
+    inputs[name] = Uniform({33});
+  }
+  EXPECT_GE(CountFused(ExpectSame(sum, inputs, DType::kFloat32)), 2);
+}
+
+// A plan names what a call does, and says how.
+TEST_F(CudaFusedTest, ThePlanNamesTheOperators) {
+  ExecutorOptions options{.device = Cuda(0), .inputs = {{"x", {5}}}, .for_training = false};
+  Executor executor(Tanh(Exp(Variable("x")), "last"), options);
+  ASSERT_EQ(executor.plan().calls.size(), 1u);
+  EXPECT_EQ(executor.plan().calls[0].op, "Exp+Activation");
+  EXPECT_EQ(executor.plan().calls[0].node, "last");
+  EXPECT_EQ(executor.plan().calls[0].implementation, "fused");
+  options.switches.fusion = false;
+  EXPECT_EQ(Executor(Tanh(Exp(Variable("x"))), options).plan().calls.size(), 2u);
+}
+
+// What NVRTC refuses, or where it is left out, operators are launched one by one.
+TEST_F(CudaFusedTest, WithoutNvrtc) {
+  const HostTensorMap inputs = {{"x", Uniform({11})}};
+  const Symbol x = Variable("x"), y = Cos(Sin(Atan(x)));
+  fake::RefuseSources(true);
+  const Results refused = StepOf(y, inputs, DType::kFloat32);
+  EXPECT_EQ(CountFused(refused), 0);
+  cuda::UseFusedFolder("");
+  fake::RefuseSources(false);
+  setenv("BINDERY_NVRTC", "no", 1);
+  EXPECT_EQ(CountFused(StepOf(y, inputs, DType::kFloat32)), 0);
+  setenv("BINDERY_NVRTC", "maybe", 1);
+  EXPECT_EQ(MessageOf<Error>([&] { StepOf(y, inputs, DType::kFloat32); }),
+            "Error: BINDERY_NVRTC must be yes or no, got \"maybe\"");
+  unsetenv("BINDERY_NVRTC");
+  const Results fused = StepOf(y, inputs, DType::kFloat32);
+  EXPECT_GT(CountFused(fused), 0);
+  EXPECT_EQ(fused.values, refused.values);
+}
+
+// ---- files ----
+
+FusedProgram TwoSteps(double factor) {
+  return {
+      .inputs = {{DType::kFloat32, FusedProgram::Reads::kSame}},
+      .steps = {{"UnaryFunctions", 0, DType::kFloat32, {0}}, {"CurveFunctions", 0, DType::kFloat32, {1}, factor, 0}}};
+}
+
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  return files;
+}
+
+TEST_F(CudaFusedTest, ImagesAreKeptInFiles) {
+  const std::string folder = NewFolder(), source = FusedSource(TwoSteps(0.5));
+  const cuda::NvrtcPtr api = fake::Nvrtc();
+  const auto compiled_by = [&](const std::string& of, int capability, bool forget = true) {
+    if (forget) cuda::UseFusedFolder(folder);  // as another process
+    const int64_t before = fake::FusedCompiled();
+    EXPECT_NE(cuda::FusedImage(*api, of, capability), nullptr);
+    return fake::FusedCompiled() - before;
+  };
+  EXPECT_EQ(compiled_by(source, 90), 1);
+  EXPECT_EQ(compiled_by(source, 90, false), 0);
+  EXPECT_EQ(compiled_by(source, 90), 0);
+  EXPECT_EQ(FilesIn(folder).size(), 1u);
+  EXPECT_EQ(compiled_by(source, 80), 1);
+  EXPECT_EQ(compiled_by(FusedSource(TwoSteps(0.25)), 90), 1);
+  fake::SetNvrtcVersion(2);
+  EXPECT_EQ(compiled_by(source, 90), 1);
+  EXPECT_EQ(FilesIn(folder).size(), 4u);
+  fake::SetNvrtcVersion(1);
+  EXPECT_EQ(compiled_by(source, 90), 0);
+}
+
+// Each is made again, and is whole then.
+TEST_F(CudaFusedTest, DamagedFilesAreMadeAgain) {
+  const std::string folder = NewFolder(), source = FusedSource(TwoSteps(0.5));
+  const cuda::NvrtcPtr api = fake::Nvrtc();
+  cuda::UseFusedFolder(folder);
+  const unsigned long long* const first = cuda::FusedImage(*api, source, 90);
+  ASSERT_EQ(FilesIn(folder).size(), 1u);
+  const std::string path = FilesIn(folder)[0], whole = ReadFile(path);
+  const std::string image(reinterpret_cast<const char*>(first));
+  std::string flipped = whole;
+  flipped[flipped.size() / 2] ^= 1;
+  for (const std::string& damaged :
+       {std::string(), whole.substr(0, 10), whole.substr(0, whole.size() - 1), whole + "x", flipped}) {
+    WriteFileAtomically(path, damaged);
+    cuda::UseFusedFolder(folder);
+    const int64_t before = fake::FusedCompiled();
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(cuda::FusedImage(*api, source, 90))), image);
+    EXPECT_EQ(fake::FusedCompiled() - before, 1);
+    EXPECT_EQ(ReadFile(path), whole);
+  }
+}
+
+TEST_F(CudaFusedTest, AFolderThatCannotBeWritten) {
+  const std::string file = NewFolder();
+  WriteFileAtomically(file, "a file");
+  cuda::UseFusedFolder(file + "/below");
+  EXPECT_NE(cuda::FusedImage(*fake::Nvrtc(), FusedSource(TwoSteps(0.5)), 90), nullptr);
+  EXPECT_EQ(ReadFile(file), "a file");
+}
+
+TEST_F(CudaFusedTest, TheFolderIsTheUsersOwn) {
+  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
+  const std::string cache = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
+  setenv("HOME", "/home/me", 1);
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(cuda::FusedFolder(), "/home/me/.cache/bindery/fused");
+  setenv("XDG_CACHE_HOME", "beside", 1);
+  EXPECT_EQ(cuda::FusedFolder(), "/home/me/.cache/bindery/fused");
+  setenv("XDG_CACHE_HOME", "/fast", 1);
+  EXPECT_EQ(cuda::FusedFolder(), "/fast/bindery/fused");
+  unsetenv("XDG_CACHE_HOME");
+  unsetenv("HOME");
+  EXPECT_EQ(cuda::FusedFolder(), "");
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
+  if (!cache.empty()) setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+}
+
+// ---- NVIDIA's own ----
+
+// All functions of all lists, of inputs of all kinds.
+FusedProgram Everything(bool in_double) {
+  using enum FusedProgram::Reads;
+  const DType own = in_double ? DType::kFloat64 : DType::kFloat32;
+  const std::vector<DType> types = in_double ? std::vector{own} : std::vector{own, DType::kBFloat16, DType::kFloat16};
+  FusedProgram program{.in_double = in_double};
+  for (const auto reads : {kSame, kOne, kStretched}) {
+    program.inputs.push_back({types[program.inputs.size() % types.size()], reads});
+  }
+  const auto add = [&](const char* list, size_t size, size_t operands) {
+    for (size_t place = 0; place < size; ++place) {
+      const int last = static_cast<int>(program.inputs.size() + program.steps.size()) - 1;
+      std::vector<int> of = {last, static_cast<int>(place % 3)};
+      of.resize(operands);
+      program.steps.push_back({list, place, types[place % types.size()], of, 0.1, -1e-30});
+    }
+  };
+  add("UnaryFunctions", native::UnaryFunctions::kSize, 1);
+  add("BinaryFunctions", native::BinaryFunctions::kSize, 2);
+  add("ActivationFunctions", native::ActivationFunctions::kSize, 1);
+  add("ActivationGradFunctions", native::ActivationGradFunctions::kSize, 2);
+  add("CurveFunctions", native::CurveFunctions::kSize, 1);
+  add("CurveFunctions", native::CurveFunctions::kSize, 2);
+  add(nullptr, types.size(), 1);
+  return program;
+}
+
+TEST_F(CudaFusedTest, NvidiasOwnCompilesTheSources) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "it leaks memory of its own";
+#endif
+  cuda::NvrtcPtr api;
+  try {
+    api = cuda::OpenNvrtc("libnvrtc.so.13");
+  } catch (const DeviceError& error) {
+    GTEST_SKIP() << error.message();
+  }
+  const std::pair<bool, int> compiled[] = {{false, 80}, {false, 90}, {false, 100}, {true, 90}};
+  for (const auto& [in_double, capability] : compiled) {
+    const std::string image = cuda::CompileFused(*api, FusedSource(Everything(in_double)), capability);
+    EXPECT_EQ(image.substr(1, 3), "ELF");
+    EXPECT_NE(image.find("bindery_fused"), std::string::npos);
+  }
+  const std::string message =
+      MessageOf<DeviceError>([&] { cuda::CompileFused(*api, "extern \"C\" __global__ void f() { g(); }", 90); });
+  EXPECT_NE(message.find("nvrtcCompileProgram for sm_90: NVRTC_ERROR_COMPILATION"), std::string::npos) << message;
+  EXPECT_NE(message.find("identifier \"g\" is undefined"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace bindery
