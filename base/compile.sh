@@ -6,6 +6,10 @@ headers=$1
 unused=$2
 shift 2
 
+command -v "$1" >/dev/null || {
+  echo "there is no $1, which compiles tests: tools/setup.sh --tests installs it, --define=compiler=one does without" >&2
+  exit 1
+}
 dependencies=$(mktemp)
 trap 'rm -f "$dependencies"' EXIT
 "${@//%root%/$PWD}" -MD -MF "$dependencies"

@@ -12,7 +12,7 @@
 
 #include "engine/engine.h"
 #include "engine/kernels/flat.h"
-#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/memory/storage.h"
 #include "engine/team.h"
@@ -119,7 +119,7 @@ void BenchFlat(int threads) {
   rate("add", 3, [&] { flat::Add(DType::kFloat32, state, weight, kElements); });
   const auto update = [&](std::span<const void* const> gradients, std::span<void* const> copies) {
     const double momentum = 0.9;
-    UpdateKernelOf<update_rules::Momentum>(DType::kFloat32, {.weight_decay = 1e-4, .settings = {&momentum, 1}},
+    BuiltInKernelOf<update_rules::Momentum>()(DType::kFloat32, {.weight_decay = 1e-4, .settings = {&momentum, 1}},
                                            {.gradients = gradients,
                                             .weight = weight,
                                             .new_weight = weight,

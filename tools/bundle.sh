@@ -31,7 +31,7 @@ read_options "output built" "program-only" "$@"
 programs=(tools/bindery)
 [ -n "$program_only" ] || programs+=(tools/bench tests/gpu/device_tests)
 if [ -z "$built" ]; then
-  "$root/tools/setup.sh" --tests
+  if [ -n "$program_only" ]; then "$root/tools/setup.sh"; else "$root/tools/setup.sh" --tests; fi
   targets=()
   for program in "${programs[@]}"; do targets+=("//${program%/*}:${program##*/}"); done
   (cd "$root" && tools/bazel build "${targets[@]}")

@@ -32,7 +32,12 @@ done
 # Without a terminal: a line now and then, so that nobody takes a long compilation for a hang.
 [ -t 2 ] || options+=(--show_progress_rate_limit=30)
 
-tools/setup.sh --tests
+# Who compiles tests as all else may do without what else compiles them.
+case " ${options[*]} " in
+  *" --config="*) tools/setup.sh --tests ;;
+  *" --define=compiler=one "*) tools/setup.sh ;;
+  *) tools/setup.sh --tests ;;
+esac
 
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT

@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/kernels/flat.h"
-#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/team.h"
 
@@ -76,7 +76,7 @@ TEST(AllocationTest, ParallelLoopsAllocateNothing) {
   const auto loops = [&] {
     ParallelFor(100'000, 64, 0, [&](int64_t begin, int64_t end, int thread) { sums[thread] += end - begin; });
     const void* const grads[] = {a.data(), b.data()};
-    UpdateKernelOf<update_rules::Sgd>(
+    BuiltInKernelOf<update_rules::Sgd>()(
         DType::kFloat32, {}, {.gradients = grads, .weight = w.data(), .new_weight = w.data(), .elements = 100'000});
     flat::Sum(DType::kFloat32, grads, w.data(), 100'000);
     flat::Scale(DType::kFloat32, w.data(), 100'000, 0.5);

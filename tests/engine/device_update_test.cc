@@ -7,7 +7,7 @@
 
 #include "engine/backend.h"
 #include "engine/fetch.h"
-#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/sim/sim.h"
 #include "tests/message_of.h"
@@ -83,7 +83,7 @@ TEST_P(DeviceUpdateTest, UpdatesByTheRatesAndFlipsTheStates) {
   *static_cast<StepRates*>(values.raw()) = {.learning_rate = 0.5, .rescale = 2, .step = 3};
   rates.CopyFrom(values);
   const double momentum = 0.5;
-  DeviceUpdate update{.kernel = UpdateKernelOf<update_rules::Momentum>,
+  DeviceUpdate update{.kernel = BuiltInKernelOf<update_rules::Momentum>(),
                       .dtype = DType::kFloat32,
                       .args = {.learning_rate = 2, .settings = {&momentum, 1}},
                       .gradient = gradient.address(),

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_rules.h"
 #include "tests/engine/flat_helpers.h"
 
@@ -179,6 +179,7 @@ TEST(UpdateTest, FollowsItsFormula) {
 
 // A step with a rate of 1 where nothing was measured goes just there.
 TEST(UpdateTest, MeasuresWeightsAndDirections) {
+  const UpdateRule& lamb = *std::ranges::find(UpdateRules(), "lamb", &UpdateRule::name);
   const double settings[] = {0.9, 0.99, 1e-3, 0, 0};
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (const int64_t n : {int64_t{0}, int64_t{17}, int64_t{1025}, int64_t{20'000}}) {
@@ -195,10 +196,10 @@ TEST(UpdateTest, MeasuresWeightsAndDirections) {
                                 .states = states,
                                 .new_states = states,
                                 .elements = n};
-      const UpdateSquares squares = MeasureKernelOf<update_rules::Lamb>(dtype, args, arrays);
-      const UpdateSquares again = MeasureKernelOf<update_rules::Lamb>(dtype, args, arrays);  // nothing was written
+      const UpdateSquares squares = lamb.measure(dtype, args, arrays);
+      const UpdateSquares again = lamb.measure(dtype, args, arrays);  // nothing was written
       EXPECT_EQ(again.direction, squares.direction);
-      UpdateKernelOf<update_rules::Lamb>(dtype, args, arrays);
+      lamb.kernel(dtype, args, arrays);
       double weights = 0, directions = 0;
       for (int64_t i = 0; i < n; ++i) {
         weights += weight.At(i) * weight.At(i);
@@ -219,7 +220,7 @@ TEST(UpdateTest, ClipsToANorm) {
 TEST(UpdateTest, KeepsNaNThroughClipping) {
   float grad = std::numeric_limits<float>::quiet_NaN(), weight = 1;
   const void* const grads[] = {&grad};
-  UpdateKernelOf<update_rules::Sgd>(DType::kFloat32, {.clip = 1},
+  BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat32, {.clip = 1},
                                     {.gradients = grads, .weight = &weight, .new_weight = &weight, .elements = 1});
   EXPECT_TRUE(std::isnan(weight));
 }
@@ -228,9 +229,9 @@ TEST(UpdateTest, RejectsWhatItCannotDo) {
   float value[2] = {};
   const void* const grads[] = {value};
   const UpdateArrays arrays{.gradients = grads, .weight = value, .new_weight = value, .elements = 1};
-  EXPECT_THROW(UpdateKernelOf<update_rules::Sgd>(DType::kFloat16, {}, arrays), Error);
-  EXPECT_THROW(UpdateKernelOf<update_rules::Sgd>(DType::kFloat32, {}, {.weight = value, .new_weight = value}), Error);
-  EXPECT_THROW(UpdateKernelOf<update_rules::Momentum>(DType::kFloat32, {}, arrays), Error);
+  EXPECT_THROW(BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat16, {}, arrays), Error);
+  EXPECT_THROW(BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat32, {}, {.weight = value, .new_weight = value}), Error);
+  EXPECT_THROW(BuiltInKernelOf<update_rules::Momentum>()(DType::kFloat32, {}, arrays), Error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Memory of a process that binds, reshapes and unbinds for a long time. A short form, and with BINDERY_ENDURANCE=full in
+// Memory of a process that binds, reshapes and unbinds for a long time. A short form, and with BINDERY_TEST_ENDURANCE=full in
 // the environment the whole of it: docs/group.md says how to run that.
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -20,7 +20,7 @@ namespace bindery {
 namespace {
 
 int Cycles(int in_short, int in_full) {
-  const char* const form = std::getenv("BINDERY_ENDURANCE");
+  const char* const form = std::getenv("BINDERY_TEST_ENDURANCE");
   return form && std::string_view(form) == "full" ? in_full : in_short;
 }
 

@@ -193,7 +193,7 @@ TEST_F(SettingsTest, UnknownVariablesAreWarnedOf) {
   warned("BINDERY_QQQQQQQQ", "");
   const Words known = {"BINDERY_BATCH_SIZE=3", "BINDERY_TEST_X=1",       "BINDERY_MAX_ISA=avx2",
                        "BINDERY_CUDNN=no",     "BINDERY_CUBLASLT=no",    "BINDERY_NCCL=no",
-                       "BINDERY_TF32=yes",     "BINDERY_CUDA_GRAPHS=no", "BINDERYX=1"};
+                       "BINDERY_TF32=yes",     "BINDERY_CUDA_GRAPHS=no", "BINDERY_NVRTC=no", "BINDERYX=1"};
   EXPECT_EQ(With(known, {"devices"}).err, "");
 }
 

@@ -15,16 +15,16 @@
 
 namespace bindery {
 
-using Tensors = std::vector<std::pair<std::string, HostTensor>>;
+using NamedTensors = std::vector<std::pair<std::string, HostTensor>>;
 
 using OuterExtents = std::map<std::string, int64_t>;  // of arrays by name; others: the samples are along axis 0
 
 // What a metric says of these, by its graph.
-inline std::vector<double> PartialOf(const Metric& metric, const Tensors& outputs, const Tensors& labels,
+inline std::vector<double> PartialOf(const Metric& metric, const NamedTensors& outputs, const NamedTensors& labels,
                                      int64_t samples, const OuterExtents& outer = {}) {
   MetricArrays arrays{.samples = samples};
   HostTensorMap values;
-  const auto add = [&](const Tensors& tensors, std::vector<MetricArray>* list) {
+  const auto add = [&](const NamedTensors& tensors, std::vector<MetricArray>* list) {
     for (const auto& [name, tensor] : tensors) {
       const bool batched = list == &arrays.labels || (tensor.shape().rank() > 0 && tensor.shape()[0] == samples);
       const auto known = outer.find(name);

@@ -280,8 +280,8 @@ TEST(ExactSum, AnyOrderAndScale) {
 
 TEST(Metrics, PairsByOrderOrName) {
   const HostTensor other = HostTensor::From({3, 2}, {1, 0, 1, 0, 1, 0});
-  const Tensors outputs = {{"a_output", kScores}, {"b_output", other}}, labels = {{"x", kLabels}, {"y", kLabels}};
-  const auto value = [&](const std::string& text, const Tensors& some_labels) {
+  const NamedTensors outputs = {{"a_output", kScores}, {"b_output", other}}, labels = {{"x", kLabels}, {"y", kLabels}};
+  const auto value = [&](const std::string& text, const NamedTensors& some_labels) {
     const auto metric = MakeMetric(text);
     metric->Merge(PartialOf(*metric, outputs, some_labels, 3));
     return metric->Get()[0].second;

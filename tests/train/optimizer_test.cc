@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
 #include "tests/message_of.h"
@@ -153,15 +154,15 @@ TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
   EXPECT_EQ(state[1], -0.25);
 
   const auto message = [](const UpdateRule& rule) { return MessageOf<Error>([&] { AddOptimizer(rule); }); };
-  EXPECT_EQ(message({.name = "sgd", .kernel = UpdateKernelOf<update_rules::Sgd>}),
+  EXPECT_EQ(message({.name = "sgd", .kernel = BuiltInKernelOf<update_rules::Sgd>()}),
             "Error: AddOptimizer: there is an optimizer \"sgd\"");
   EXPECT_EQ(message({.name = "Sign"}),
             "Error: AddOptimizer: a name has lower-case letters, digits and \"_\", got \"Sign\"");
   EXPECT_EQ(message({.name = "sign"}), "Error: AddOptimizer: \"sign\" has no kernel");
-  EXPECT_EQ(message({.name = "sign", .settings = {{"lr"}}, .kernel = UpdateKernelOf<update_rules::Sgd>}),
+  EXPECT_EQ(message({.name = "sign", .settings = {{"lr"}}, .kernel = BuiltInKernelOf<update_rules::Sgd>()}),
             "Error: AddOptimizer: \"sign\": every optimizer has the setting \"lr\"");
   for (const char* state : {"average", "a:b"}) {
-    EXPECT_EQ(message({.name = "sign", .states = {state}, .kernel = UpdateKernelOf<update_rules::Momentum>}),
+    EXPECT_EQ(message({.name = "sign", .states = {state}, .kernel = BuiltInKernelOf<update_rules::Momentum>()}),
               fmt::format("Error: AddOptimizer: \"sign\": a state cannot be called \"{}\"", state));
   }
 }

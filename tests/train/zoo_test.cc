@@ -281,9 +281,9 @@ TEST(Zoo, Errors) {
 }
 
 // models/*.prototxt are these symbols. After a change: bazel build //tests/train:zoo_test, and in the repository's root
-//   BINDERY_WRITE_MODELS=models bazel-bin/tests/train/zoo_test
+//   BINDERY_TEST_WRITE_MODELS=models bazel-bin/tests/train/zoo_test
 TEST(Zoo, FilesAreTheModels) {
-  const char* folder = std::getenv("BINDERY_WRITE_MODELS");
+  const char* folder = std::getenv("BINDERY_TEST_WRITE_MODELS");
   for (const std::string& name : ModelNames()) {
     const Symbol symbol = ModelByName(name);
     const std::string text = SerializeModel({.symbol = symbol, .params = {}, .aux = {}, .metadata = {}}, true);

@@ -49,6 +49,7 @@ def cuda_image(name, src, headers, declaration, symbol, out):
         outs = [name + ".inc"],
         cmd = "echo '%s' >&2; exit 1" % CUDA_PROBLEM if CUDA_PROBLEM else command,
         message = "Compiling for GPUs",
+        tags = ["manual"],
     )
 
     # As a tool it is made once for builds of all configurations, which are the host's alone.

@@ -49,12 +49,12 @@ if [ -z "${PYTHON:-}" ] && ! "$python" -c 'import onnxruntime' 2>/dev/null; then
 fi
 library=$("$python" -c 'import glob, os, onnxruntime
 print(glob.glob(os.path.join(os.path.dirname(onnxruntime.__file__), "capi", "libonnxruntime.so*"))[0])')
-if [ -z "${BINDERY_BIN:-}" ]; then # a folder like bazel-bin
+if [ -z "${BINDERY_TEST_BIN:-}" ]; then # a folder like bazel-bin
   "$root/tools/setup.sh"
   (cd "$root" && tools/bazel build //tools:bindery //tools:compare_onnxruntime //examples/server:server \
     //examples/server:load_test)
 fi
-bin=${BINDERY_BIN:-$root/bazel-bin}
+bin=${BINDERY_TEST_BIN:-$root/bazel-bin}
 
 folder=$(mktemp -d)
 server=

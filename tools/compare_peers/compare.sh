@@ -3,7 +3,7 @@
 # of its settings, which are searched; equal losses show that the work is equal. Writes all samples and a table:
 # docs/performance.md. Options: --help.
 #
-# Builds what it needs of Bindery, or takes it from the folder that BINDERY_BIN names, like bazel-bin. Each peer has an
+# Builds what it needs of Bindery, or takes it from the folder that BINDERY_TEST_BIN names, like bazel-bin. Each peer has an
 # environment of its own in the user's cache folder, where it is installed the first time; or a variable, PYTORCH, JAX,
 # MXNET or ONNXRUNTIME, names a Python that can import it. MXNet is no longer maintained, and runs on Python up to 3.11.
 # A peer that cannot be had is named, and left out. PyTorch compiles with g++. jemalloc and tcmalloc are tried where the
@@ -86,9 +86,9 @@ if [ -n "${pytorch:-}" ] && [ -z "${PYTORCH:-}" ]; then
   offer iomp5 "$library"
 fi
 
-if [ -z "${BINDERY_BIN:-}" ]; then
+if [ -z "${BINDERY_TEST_BIN:-}" ]; then
   "$root/tools/setup.sh"
   (cd "$root" && tools/bazel build //tools:compare_peers)
 fi
-exec python3 -B "$here/compare.py" --program "${BINDERY_BIN:-$root/bazel-bin}/tools/compare_peers" \
+exec python3 -B "$here/compare.py" --program "${BINDERY_TEST_BIN:-$root/bazel-bin}/tools/compare_peers" \
   "${arguments[@]}" "$@"

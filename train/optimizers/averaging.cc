@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_rules.h"
 #include "train/call_text.h"
 
@@ -15,7 +15,7 @@ std::optional<Averaging> ParseAveraging(std::string_view text) {
     call.Declare({"decay"});
     const double decay = call.Number("decay").value_or(0.999);
     if (!(decay >= 0 && decay < 1)) call.Fail("decay must be in [0, 1)");
-    return Averaging{CallPrinter("ema").Add("decay", decay).Text(), UpdateKernelOf<update_rules::Ema>, {decay}};
+    return Averaging{CallPrinter("ema").Add("decay", decay).Text(), BuiltInKernelOf<update_rules::Ema>(), {decay}};
   }
   if (call.name() == "swa") {
     call.Declare({"start", "every"});
@@ -26,7 +26,7 @@ std::optional<Averaging> ParseAveraging(std::string_view text) {
     const CallPrinter printer =
         CallPrinter("swa").Add("start", fmt::format("{}", *start)).Add("every", fmt::format("{}", every));
     return Averaging{
-        printer.Text(), UpdateKernelOf<update_rules::Swa>, {static_cast<double>(*start), static_cast<double>(every)}};
+        printer.Text(), BuiltInKernelOf<update_rules::Swa>(), {static_cast<double>(*start), static_cast<double>(every)}};
   }
   const std::vector<std::string> known = {"ema", "swa"};
   Throw("unknown average \"{}\"{}", call.name(), NameHint(call.name(), known));
