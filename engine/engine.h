@@ -77,7 +77,7 @@ class Engine {
   // Throws DeviceError if there is no such device.
   virtual PreparedPtr Prepare(Operation operation) = 0;
   // `payload` is kept alive until the run is over. Allocates only when more runs of `prepared` are in flight than ever
-  // before.
+  // before, and where it joins others.
   virtual void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload = nullptr) = 0;
 
   virtual void Wait(const VarPtr& var) = 0;      // until everything pushed so far on `var` is done

@@ -20,7 +20,8 @@ struct StepNumber {
   // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
   // Whoever makes the step commits it (AppendPublish).
   bool tentative = false;
-  bool continues = false;  // not the first run of the step
+  // Not the first run of the step. Unset, a run by hand: so where gradients are added to those of the runs before.
+  std::optional<bool> continues = {};
 };
 
 class StepCounter {
@@ -28,7 +29,7 @@ class StepCounter {
   void Set(const StepNumber& step) {
     step_ = step;
     predictions_ = 0;
-    if (!step.continues) begun_ = false;
+    if (!step.continues.value_or(true)) begun_ = false;
   }
   // What was run has been applied: the next run begins a step, also where nobody sets it.
   void End() { begun_ = false; }
@@ -51,7 +52,8 @@ class StepCounter {
     block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
     if (step_) block.loss_scale = step_->loss_scale;
     if (step_) block.rates = step_->rates;
-    const bool continues = mode == Mode::kPredict || (step_ ? step_->continues : adds_up);
+    const std::optional<bool> says = step_ ? step_->continues : std::nullopt;
+    const bool continues = mode == Mode::kPredict || says.value_or(adds_up);
     block.continues = begun_ && continues ? 1 : 0;
     begun_ |= mode == Mode::kTrain;
     return block;

@@ -286,10 +286,14 @@ TEST(GpuStepTest, StepsByHand) {
     Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1)")});
     updater.Apply(4);
     updater.WaitFor(1);
-    const auto run = [&](double word) {
-      const Batch batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, word)}, .samples = 4};
-      group.ForwardBackward(std::make_shared<const Batch>(batch));
+    const auto batch_of = [](double word) {
+      return std::make_shared<const Batch>(
+          Batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, word)}, .samples = 4});
     };
+    const auto run = [&](double word) { group.ForwardBackward(batch_of(word)); };
+    updater.Update(batch_of(3));
+    updater.WaitFor(2);
+    if (request == GradReq::kAdd) group.ZeroGradients();
     const auto params = [&] {
       HostTensorMap values, aux;
       group.GetParams(&values, &aux);
@@ -302,17 +306,28 @@ TEST(GpuStepTest, StepsByHand) {
     updater.Apply(4);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     fake::Release(0);
-    const std::string message = MessageOf<Error>([&] { updater.WaitFor(2); });
+    const std::string message = MessageOf<Error>([&] { updater.WaitFor(3); });
     if (request == GradReq::kAdd) {
       EXPECT_NE(message, "nothing was thrown");
       EXPECT_EQ(params(), before);
-      updater.GoBack(2);
+      updater.GoBack(3);
       group.ZeroGradients();
       run(1);
       updater.Apply(4);
-      updater.WaitFor(2);
+      updater.WaitFor(3);
     }
     EXPECT_NE(params(), before);
+    // What is predicted in between clears nothing away.
+    const HostTensorMap then = params();
+    fake::HangKernel(0, 1);
+    const std::shared_ptr<const Batch> bad = batch_of(6);
+    updater.Compute({&bad, 1}, {});
+    group.Forward(batch_of(1), Mode::kPredict);
+    updater.Apply(4);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fake::Release(0);
+    EXPECT_NE(MessageOf<Error>([&] { updater.WaitFor(4); }), "nothing was thrown");
+    EXPECT_EQ(params(), then);
   }
 }
 

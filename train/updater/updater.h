@@ -85,8 +85,8 @@ class Updater {
 
   // The group must be bound for training and outlive the updater. Throws Error if heads disagree on who divides and
   // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for too many devices, for a loss
-  // scale where no loss is scaled or gradients are not checked, and for gradients by rows where the optimizer goes by
-  // norms of whole parameters or averages are kept.
+  // scale where no loss is scaled, and for gradients by rows where the optimizer goes by norms of whole parameters or
+  // averages are kept.
   Updater(ExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
