@@ -6,7 +6,8 @@
 //   values of the others = those of the first, where anybody has changed either             Sync
 //
 // Sums are in the order of the replicas, always. All of it is asynchronous. Errors: a backward that fails makes the
-// gradients that were adding up fail, until they are zeroed; an update by gradients that failed changes nothing.
+// gradients that were adding up fail, until they are zeroed; an update by gradients that failed changes nothing. But
+// where a GPU's kernel finds data that it cannot work on, what was enqueued behind it has run: parameters fail, too.
 // Thread safety: one thread at a time.
 #pragma once
 
