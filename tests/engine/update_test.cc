@@ -114,6 +114,7 @@ TEST(UpdateTest, FollowsItsFormula) {
       for (int64_t i = 0; i < n; ++i) old[2].Set(i, std::sqrt(old[1].At(i)) / 2);
     }
     for (UpdateArgs args : cases) {
+      if (n == kLarge && args.step != cases.back().step) continue;  // its loops are those of all
       args.settings = std::span(settings).first(rule.settings.size());
       args.squares = {9, 4};
       for (size_t count : {1, 2, 3}) {
@@ -151,17 +152,18 @@ TEST(UpdateTest, FollowsItsFormula) {
           };
           const HostTensor actual = SameForAllMachines(n, [&] { return update(true); });
           EXPECT_EQ(actual, update(false)) << rule.name;
-          for (int64_t at = 0; at < actual.elements(); ++at) {
-            const int64_t i = at % n;
+          std::vector<double> s(states);
+          for (int64_t i = 0; i < n; ++i) {
             double g = 0;
             for (size_t k = 0; k < count; ++k) g += grads[k].At(i);
             g *= args.rescale;
             if (args.clip > 0) g = std::clamp(g, -args.clip, args.clip);
-            std::vector<double> s;
-            for (const HostTensor& state : old) s.push_back(state.At(i));
-            const size_t which = static_cast<size_t>(at / n);
-            const double expected = ExpectedUpdate(rule.name, args, g, weight.At(i), s)[which > states ? 0 : which];
-            ASSERT_NEAR(actual.At(at), expected, epsilon * (1 + std::fabs(expected))) << rule.name << " element " << at;
+            for (size_t k = 0; k < states; ++k) s[k] = old[k].At(i);
+            const std::vector<double> moved = ExpectedUpdate(rule.name, args, g, weight.At(i), s);
+            for (int64_t at = i, which = 0; at < actual.elements(); at += n, ++which) {  // copies are of the weight
+              const double expected = moved[which > static_cast<int64_t>(states) ? 0 : static_cast<size_t>(which)];
+              ASSERT_NEAR(actual.At(at), expected, epsilon * (1 + std::fabs(expected))) << rule.name << " element " << at;
+            }
           }
         }
       }
