@@ -172,6 +172,7 @@ void AddScaling(const ColumnScaling& scaling, SettingTexts* settings) {
 }
 
 void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, const SettingTexts& used) {
+  if (DataSettings settings(text); settings.Flag("measure", false)) return;
   const std::string scale = Find(used, "scale");
   if (!ScalesColumns(used) || scale == Scales()[0] || Find(trained, "scale") != scale) return;
   for (const char* const name : {"mean", "std", "min", "max"}) {
