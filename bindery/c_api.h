@@ -79,6 +79,10 @@ typedef enum {
 bindery_status bindery_model_list(const bindery_model* model, int32_t which, const char* const** names, size_t* count);
 /* The value of a parameter or an auxiliary state, in place: not to be written. */
 bindery_status bindery_model_value(const bindery_model* model, const char* name, bindery_tensor** tensor);
+/* What is kept with the model by this name, a text that lives as long as the model; NULL if it is not there. "classes"
+   are their names, a line each. "bindery.preprocessing" says how the data were made that it was trained on, as columns
+   of a table by "mean=5.8,3.1&scale=standard&std=0.8,0.4": nothing here does that to inputs. */
+bindery_status bindery_model_metadata(const bindery_model* model, const char* name, const char** value);
 void bindery_model_free(bindery_model* model);
 
 /* --- binding --- */

@@ -101,4 +101,12 @@ bindery_status bindery_model_value(const bindery_model* model, const char* name,
   return Make(tensor, [&] { return ValueOf(Given(model, "model").model, &Given(name, "name")); });
 }
 
+bindery_status bindery_model_metadata(const bindery_model* model, const char* name, const char** value) {
+  return Make(value, [&] {
+    const auto& metadata = Given(model, "model").model->metadata;
+    const auto found = metadata.find(&Given(name, "name"));
+    return found == metadata.end() ? nullptr : found->second.c_str();
+  });
+}
+
 void bindery_model_free(bindery_model* model) { delete model; }

@@ -47,13 +47,18 @@ std::vector<DataDesc> ServedModel::Describe(int64_t batch) const {
   return descriptions;
 }
 
+ValueSpec ServedModel::Asked(const ValueSpec& input) const {
+  ValueSpec asked = input;
+  if (IsOfTable()) asked.dtype = DType::kFloat64;
+  return asked;
+}
+
 HostTensorMap ServedModel::Prepare(HostTensorMap asked) const {
-  if (columns.scale == ColumnScale::kNone) return asked;
+  if (!IsOfTable()) return asked;
   HostTensor& input = asked.at(inputs[0].name);
   const Shape shape = input.shape();
-  HostTensor rows = input.Cast(DType::kFloat32).Reshape({shape[0], std::ssize(columns.first)});
-  ScaleColumns(columns, &rows);
-  input = rows.Reshape(shape).Cast(input.dtype());
+  const HostTensor rows = input.Reshape({shape[0], inputs[0].sample.Elements()});
+  input = ScaleColumns(columns, rows, missing).Reshape(shape).Cast(inputs[0].dtype);
   return asked;
 }
 
@@ -66,8 +71,7 @@ Model LoadWithWeights(const std::string& path, const std::string& weights) {
   }
   model.params = std::move(values.params);
   model.aux = std::move(values.aux);
-  // What the values were trained on, if they say so.
-  if (const std::string made = Preprocessing(values); !made.empty()) SetPreprocessing(made, &model);
+  SetPreprocessing(Preprocessing(values), &model);  // of what the values were trained on
   // What only the network of the weights has would be refused when it is bound.
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   std::erase_if(model.params, [&](const auto& item) {
@@ -102,6 +106,7 @@ ServedModel Describe(Model model, const std::map<std::string, Shape>& sample_sha
     Throw<ModelError>("the model's preprocessing scales {} columns, but its samples have {} numbers",
                       served.columns.first.size(), served.SampleElements());
   }
+  if (served.inputs.size() == 1) served.missing = MissingOfColumns(model);
   // What follows the batch has another extent with another batch.
   const InferredShapes of_two = InferShapes(model.symbol, two), of_three = InferShapes(model.symbol, three);
   const InferredDTypes types = InferDTypes(model.symbol, dtypes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,14 @@ struct ValueSpec {
 struct ServedModel {
   Model model;
   std::vector<ValueSpec> inputs, outputs;
-  ColumnScaling columns = {};  // of a model of scaled tables: it is asked about rows as they are in a file
+  // Of a model of tables, which is asked about rows as they are in a file: how they are scaled, and what then takes the
+  // place of what is missing, a NaN.
+  ColumnScaling columns = {};
+  std::optional<float> missing = {};
 
+  bool IsOfTable() const { return columns.scale != ColumnScale::kNone || missing; }
+  // What is to be asked for an input: float64 of a table, as it is rounded once it is scaled.
+  ValueSpec Asked(const ValueSpec& input) const;
   int64_t SampleElements() const;  // of all inputs together
   std::vector<DataDesc> Describe(int64_t batch) const;
   // What was asked as the model takes it. Throws DataError for numbers that cannot be scaled.

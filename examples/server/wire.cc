@@ -62,11 +62,23 @@ void CheckNumber(const ValueSpec& input, double number, int64_t index) {
 
 class Filler {
  public:
-  Filler(const ValueSpec& input, HostTensor* tensor) : input_(input), tensor_(tensor) {}
+  Filler(const ValueSpec& input, bool may_lack, HostTensor* tensor)
+      : input_(input), may_lack_(may_lack), tensor_(tensor) {}
 
   // `value` is the part of the tensor that begins at axis `axis`.
   void Fill(const Json& value, const Shape& shape, int axis) {
     if (axis == shape.rank()) {
+      if (value.is_null() && may_lack_) {
+        tensor_->Set(next_++, std::numeric_limits<double>::quiet_NaN());
+        return;
+      }
+      if (value.is_null()) {
+        Throw<DataError>(
+            "input \"{}\", element {}: expected a number, got null; the model's preprocessing says nothing (missing=) "
+            "to "
+            "take its place",
+            input_.name, next_);
+      }
       if (!value.is_number()) {
         Throw<DataError>("input \"{}\", element {}: expected a number, got {}", input_.name, next_, value.type_name());
       }
@@ -92,6 +104,7 @@ class Filler {
 
  private:
   const ValueSpec& input_;
+  const bool may_lack_;  // null is NaN
   HostTensor* tensor_;
   int64_t next_ = 0;
 };
@@ -103,7 +116,8 @@ void CheckSamples(const ValueSpec& input, int64_t samples, int64_t max_batch) {
   }
 }
 
-HostTensor TensorOf(const ValueSpec& input, const Json& value, int64_t max_batch) {
+HostTensor TensorOf(const ServedModel& model, const ValueSpec& of, const Json& value, int64_t max_batch) {
+  const ValueSpec input = model.Asked(of);
   Shape shape = FirstShape(input.name, value);
   const bool one = shape == input.sample;
   if (one) shape = shape.Insert(0, 1);
@@ -113,7 +127,7 @@ HostTensor TensorOf(const ValueSpec& input, const Json& value, int64_t max_batch
   }
   CheckSamples(input, shape[0], max_batch);
   HostTensor tensor(input.dtype, shape);
-  Filler(input, &tensor).Fill(value, one ? input.sample : shape, 0);
+  Filler(input, model.missing.has_value(), &tensor).Fill(value, one ? input.sample : shape, 0);
   return tensor;
 }
 
@@ -167,7 +181,7 @@ HostTensorMap InputsOfJson(const ServedModel& model, std::string_view body, int6
     if (model.inputs.size() != 1) {
       Throw<DataError>("the model has {} inputs: give them by name in \"inputs\"", model.inputs.size());
     }
-    inputs.emplace(model.inputs[0].name, TensorOf(model.inputs[0], message["data"], max_batch));
+    inputs.emplace(model.inputs[0].name, TensorOf(model, model.inputs[0], message["data"], max_batch));
     return inputs;
   }
   const Json& named = message["inputs"];
@@ -179,7 +193,8 @@ HostTensorMap InputsOfJson(const ServedModel& model, std::string_view body, int6
   int64_t samples = 0;
   for (const ValueSpec& input : model.inputs) {
     if (!named.contains(input.name)) Throw<DataError>("input \"{}\" is missing", input.name);
-    const HostTensor& tensor = inputs.emplace(input.name, TensorOf(input, named[input.name], max_batch)).first->second;
+    const HostTensor& tensor =
+        inputs.emplace(input.name, TensorOf(model, input, named[input.name], max_batch)).first->second;
     if (samples > 0 && tensor.shape()[0] != samples) {
       Throw<DataError>("input \"{}\": {} samples, \"{}\" has {}", input.name, tensor.shape()[0], model.inputs[0].name,
                        samples);
@@ -193,7 +208,7 @@ HostTensorMap InputsOfOctets(const ServedModel& model, std::string_view body, in
   if (model.inputs.size() != 1) {
     Throw<DataError>("the model has {} inputs: octets are for models with one, send JSON", model.inputs.size());
   }
-  const ValueSpec& input = model.inputs[0];
+  const ValueSpec input = model.Asked(model.inputs[0]);
   const size_t sample_bytes = static_cast<size_t>(input.sample.Elements()) * sizeof(float);
   if (body.size() % sample_bytes != 0) {
     Throw<DataError>("input \"{}\": expected a multiple of {} bytes (float32, samples of shape {}), got {}", input.name,
@@ -204,7 +219,9 @@ HostTensorMap InputsOfOctets(const ServedModel& model, std::string_view body, in
   HostTensor tensor(DType::kFloat32, input.sample.Insert(0, samples));
   std::memcpy(tensor.raw(), body.data(), body.size());
   const auto numbers = tensor.data<float>();
-  for (size_t i = 0; i < numbers.size(); ++i) CheckNumber(input, numbers[i], static_cast<int64_t>(i));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (!(model.missing && std::isnan(numbers[i]))) CheckNumber(input, numbers[i], static_cast<int64_t>(i));
+  }
   HostTensorMap inputs;
   inputs.emplace(input.name, input.dtype == DType::kFloat32 ? std::move(tensor) : tensor.Cast(input.dtype));
   return inputs;

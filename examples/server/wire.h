@@ -2,6 +2,7 @@
 //
 // JSON in:  {"inputs": {"data": [[...], ...], ...}}, or {"data": ...} for a model with one input, whatever its name.
 //           Axis 0 counts samples; one sample may come without that axis.
+//           null, in octets NaN, is a value that is missing, of models that were trained with missing=NUMBER.
 // JSON out: {"outputs": {"softmax_output": [[...], ...]}}. A number that is not finite is null.
 // Octets in and out: float32, little endian, C order, whole samples one after the other; in only for models with one
 //           input, out the outputs one after the other.
@@ -15,8 +16,8 @@
 
 namespace bindery::server {
 
-// Inputs of the dtypes that the model wants, finite, of 1 to `max_batch` samples, the same number of each. Throw
-// DataError, which says what was expected and what came.
+// Inputs of the dtypes that ServedModel::Asked says, finite or missing, of 1 to `max_batch` samples, the same number of
+// each. Throw DataError, which says what was expected and what came.
 HostTensorMap InputsOfJson(const ServedModel& model, std::string_view body, int64_t max_batch);
 HostTensorMap InputsOfOctets(const ServedModel& model, std::string_view body, int64_t max_batch);
 

@@ -239,6 +239,25 @@ TEST(CApi, EveryTypeGoesThereAndBack) {
   }
 }
 
+TEST(CApi, SaysWhatIsKeptWithAModel) {
+  const Model scaled{.symbol = Relu(Variable("data")),
+                     .metadata = {{"bindery.preprocessing", "mean=1,2&scale=standard&std=3,4"}, {"empty", ""}}};
+  const std::string bytes = SerializeModel(scaled);
+  const auto model =
+      Made<bindery_model>([&](auto** m) { return bindery_model_parse(bytes.data(), bytes.size(), 0, m); });
+  const char* value = nullptr;
+  ASSERT_EQ(bindery_model_metadata(model.get(), "bindery.preprocessing", &value), BINDERY_OK) << bindery_last_error();
+  EXPECT_STREQ(value, "mean=1,2&scale=standard&std=3,4");
+  ASSERT_EQ(bindery_model_metadata(model.get(), "empty", &value), BINDERY_OK);
+  EXPECT_STREQ(value, "");
+  ASSERT_EQ(bindery_model_metadata(model.get(), "classes", &value), BINDERY_OK);
+  EXPECT_EQ(value, nullptr);
+  EXPECT_EQ(bindery_model_metadata(model.get(), nullptr, &value), BINDERY_ERROR);
+  EXPECT_STREQ(bindery_last_error(), "Error: name is NULL");
+  EXPECT_EQ(bindery_model_metadata(nullptr, "classes", &value), BINDERY_ERROR);
+  EXPECT_EQ(bindery_model_metadata(model.get(), "classes", nullptr), BINDERY_ERROR);
+}
+
 TEST(CApi, ListsNamesAndKeepsFiles) {
   const Handle<bindery_model> model = SmallModel();
   const auto names = [&](const bindery_model* of, int32_t which) {

@@ -124,7 +124,19 @@ TEST_F(TableCommandsTest, ResumesWithTheSameNumbers) {
       Train("csv:few.csv?label=species", 1, {"--weights", "resumed.pb", "--checkpoints=", "--save", "tuned.pb"});
   tune[2] = "mlp(classes=3)";
   Succeeds(tune);
+  const std::string kSaid = "scaled by the numbers of the rows that the model was trained on before";
+  EXPECT_NE(Succeeds(tune).err.find(kSaid), std::string::npos);
   EXPECT_EQ(KeptBy("tuned.pb"), KeptBy("resumed.pb"));
+  // It may have its own, and has to for other columns.
+  Words again = tune;
+  again[4] = "csv:flowers.csv?label=species&measure=1";  // of the same rows they are the same, but not the model's
+  EXPECT_EQ(Succeeds(again).err.find(kSaid), std::string::npos);
+  tune[4] = "csv:few.csv?label=species&measure=1";
+  EXPECT_EQ(Succeeds(tune).err.find(kSaid), std::string::npos);
+  EXPECT_NE(KeptBy("tuned.pb"), KeptBy("resumed.pb"));
+  EXPECT_NE(KeptBy("tuned.pb").find("scale=standard"), std::string::npos);
+  tune[4] = "csv:few.csv?label=species&leave_out=name,date,weight";
+  Fails(4, "measure=1 takes numbers of these", tune);
 }
 
 // A graph of one training with the values of another.
@@ -136,6 +148,43 @@ TEST_F(TableCommandsTest, NumbersAreThoseOfTheWeights) {
   const std::string expected = Predict({"--model", "b.pb"}, "csv:flowers.csv");
   for (const char* weights : {"b.pb", "b.safetensors"}) {
     EXPECT_EQ(Predict({"--model", "a.pb", "--weights", weights}, "csv:flowers.csv"), expected) << weights;
+  }
+  // A file that has a place for them, and none in it: its rows were not scaled. One that has no such place cannot say.
+  Succeeds(Train(data + "none", 1, {"--checkpoints=", "--save", "plain.pb"}));
+  const std::string bare = "csv:flowers.csv?leave_out=name,date";
+  const std::string plain = Predict({"--model", "plain.pb"}, bare);
+  for (const char* weights : {"plain.pb", "plain.onnx", "plain.safetensors"}) {
+    if (weights != std::string("plain.pb")) Succeeds({"convert", "plain.pb", weights});
+    EXPECT_EQ(Predict({"--model", "a.pb", "--weights", weights}, bare), plain) << weights;
+  }
+  Succeeds({"convert", "a.pb", "a.npz"});
+  EXPECT_EQ(Predict({"--model", "a.pb", "--weights", "a.npz"}, bare), Predict({"--model", "a.pb"}, bare));
+}
+
+// A model is applied to rows as those that its training tests on, whatever else is kept of them.
+TEST_F(TableCommandsTest, ScalingIsThatOfTheTest) {
+  const auto kept = [&](const std::string& file, const std::string& more, const std::string& test) {
+    Words words = Train("csv:" + file + "?scale=standard" + more, 1, {"--checkpoints=", "--save", "m.pb"});
+    if (!test.empty()) words = words + Words{"--test-data", "csv:" + file + test};
+    Succeeds(words);
+    return KeptBy("m.pb");
+  };
+  std::string rows = "length,weight,species\n";
+  for (int i = 0; i < 30; ++i) rows += Row(i, false);
+  Write("bare.csv", rows);
+  EXPECT_EQ(kept("bare.csv", "", "?scale=none"), "");
+  EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", "?scale=none"), "leave_out=name,date");
+  for (const char* test : {"", "?header=1"}) {
+    EXPECT_EQ(kept("bare.csv", "", test).find("mean="), 0u) << test;
+    EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", test).find("leave_out=name,date&mean="), 0u) << test;
+  }
+}
+
+TEST_F(TableCommandsTest, ModelsOfTextTakeNoRows) {
+  for (const char* name : {"gpt", "lstm"}) {
+    Words train = Train("csv:flowers.csv?leave_out=name,date", 1);
+    train[2] = name;
+    Fails(4, std::string("--data: model \"") + name + "\" takes text: give --data text:FILE", train);
   }
 }
 

@@ -8,8 +8,8 @@
 #include "symbol/infer.h"
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
-#include "train/data/data_description.h"
 #include "train/data/prefetch_iter.h"
+#include "train/data/preprocessing.h"
 #include "train/data/samples/numbers.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/settings.h"
@@ -18,7 +18,6 @@
 namespace bindery::cli {
 namespace {
 
-constexpr int64_t kMillion = 1'000'000;
 constexpr std::string_view kText = "text:";
 
 // The same with --shard as a setting of the data.
@@ -160,6 +159,14 @@ DataOptions WithNumbers(DataOptions options) {
   return options;
 }
 
+// Rows of a file are no text; arrays may hold sequences.
+void CheckTakesRows(const DataOptions& options, const ModelOptions& model, const Model& made) {
+  const bool is_sequence = SampleShape(made).value_or(Shape()).rank() == 1;
+  const bool takes_text = VocabularySize(made) > 0 || (model.IsByName() && is_sequence);
+  if (!takes_text || options.data.starts_with("npy:") || options.data.starts_with("npz:")) return;
+  Throw<DataError>("--data: {} takes text: give --data text:FILE", NamedModel(model));
+}
+
 // How many numbers a model by name is to give for such labels.
 int64_t CountNumbers(const SampleSource& samples, const ModelOptions& model) {
   const int64_t labels = samples.labels()[0].shape.Elements();
@@ -199,6 +206,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
   CheckArguments(made.model, /*labelled=*/true);
+  CheckTakesRows(given, model, made.model);
   const bool numbers = GivesNumbers(made.model);
   const DataOptions options = numbers ? WithNumbers(given) : given;
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
@@ -209,6 +217,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
                    .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
+  NoteScalingOfModel(options.data, ParsePreprocessing(open.preprocessing), ParsePreprocessing(opened.preprocessing));
   if (model.IsByName()) {
     if (numbers && opened.num_classes > 0) {
       throw UsageError(fmt::format(
@@ -230,7 +239,8 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
   if (GivesNumbers(made.model)) SetNamesOfNumbers(opened.label_names, &made.model);
-  // The model is applied to samples that are made as those of its test, which are those of its training unless said.
+  // The model is applied to samples that are made as those of its test, which are those of its training unless said;
+  // also where nothing is left of these, as by scale=none.
   open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;
   open.preprocessing = opened.preprocessing;
@@ -238,8 +248,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   OpenedData judged = validates ? OpenToValidate(options, open) : OpenToTest(options, open);
   const bool has_others = validates && !options.test_data.empty();
   // Others to test on are opened for their preprocessing alone, a table with all that it has; nothing else tells it.
-  const std::string of_test = has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing;
-  SetPreprocessing(of_test.empty() ? opened.preprocessing : of_test, &made.model);
+  SetPreprocessing(has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing, &made.model);
   SampleSourcePtr trained = NotToTest(options, opened.samples);
   if (validates) trained = SplitSource(trained, options.validation_part).rest;
   made.train = std::make_unique<PrefetchIter>(IterOf(std::move(trained), options, /*training=*/true, seed));
@@ -265,81 +274,6 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
 }
 
 }  // namespace
-
-void DataOptions::ReadFile(const std::string& path) {
-  const DataDescription file = ReadDataDescription(path);
-  from_file = true;
-  data = file.train;
-  test_data = file.test;
-  test_part = file.test_part.value_or(test_part);
-  says_part = file.test_part.has_value();
-  validation_part = file.validation_part.value_or(validation_part);
-  last_batch = file.last_batch.value_or(last_batch);
-  workers = file.workers.value_or(workers);
-  skip_damaged = file.skip_damaged.value_or(skip_damaged);
-}
-
-void DataOptions::AddTo(CLI::App* app) {
-  // First, so that what else is on the command line counts more than a file.
-  app->add_option_function<std::string>(
-         "--data",
-         [this](const std::string& text) {
-           if (text.ends_with(".prototxt")) return ReadFile(text);
-           data = text;
-         },
-         "a folder with IDX files as MNIST has them (plain or .gz), \"digits\": drawn by the program, or text:FILE; or "
-         "csv:FILE, npy:FILE, npz:FILE, images:FOLDER, tar:FILES, tfrecord:FILES with settings behind \"?\"; or a "
-         ".prototxt that says so (docs/data.md)")
-      ->default_str(data);
-  app->add_option("--test-data", test_data, "samples to test on, as --data; default: a part of those");
-  app->add_option("--last-batch", last_batch,
-                  "what becomes of samples that do not fill a batch, in training: short, pad, discard or roll-over")
-      ->capture_default_str();
-  AddNumber(app, "--workers", &workers, 1, 1024, "threads that read and decode samples");
-  app->add_flag("--skip-damaged", skip_damaged, "skip samples that cannot be read, with a warning for each");
-  AddNumber(app, "--train-digits", &train_digits, 1, 10 * kMillion, "drawn digits to train on");
-  AddNumber(app, "--test-digits", &test_digits, 1, 10 * kMillion,
-            "drawn digits to test on, others than those trained on");
-  AddNumber(app, "--digits-seed", &digits_seed, 0, UINT64_MAX, "seed of the drawing");
-  AddNumber(
-      app, "--test-part", &test_part, 0, 1,
-      "part of a text, its end, or of samples, drawn, to test on and not to train on; predict takes all of its --data");
-  AddNumber(
-      app, "--validation-part", &validation_part, 0, 0.99,
-      "part of what is left to train on, drawn, of a text its end: not trained on but judged by after each epoch, "
-      "in place of the test data, which stay unseen; 0: none");
-  app->add_option_function<std::string>(
-         "--shard",
-         [this](const std::string& text) {
-           try {
-             ParseShard(text);
-           } catch (const DataError& e) {
-             throw UsageError("--shard: " + e.message());
-           }
-           shard = text;
-         },
-         "every N-th sample from number I on, from 0, of all data, as \"?shard=I/N\"; of a text, a stretch "
-         "(docs/data.md)")
-      ->type_name("I/N");
-  AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
-}
-
-LastBatch DataOptions::LastBatchKind() const {
-  try {
-    return ParseLastBatch(last_batch);
-  } catch (const DataError& e) {
-    throw UsageError("--last-batch: " + e.message());
-  }
-}
-
-std::string DataOptions::MetricsOr(const std::optional<std::string>& metrics) const {
-  // A text's classes are along the last of three axes.
-  return metrics.value_or(IsText() ? "accuracy(axis=2),cross-entropy(axis=2)" : "accuracy,cross-entropy");
-}
-
-std::string DataOptions::UnitOf(const std::string& metric) const {
-  return IsText() && metric == "cross-entropy" ? " nats per character" : "";
-}
 
 std::string NamedModel(const ModelOptions& model) { return fmt::format("model \"{}\"", model.Name()); }
 

@@ -148,14 +148,16 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
     if (loaded.symbol.empty())
       Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);
   }
+  const bool says = !IsWeightsFile(weights) || !from.metadata.empty();
   if (given && (IsWeightsFile(weights) || !map.empty())) {
     from = ModelOf(loaded.symbol, WeightsOf(std::move(from)), fmt::format("\"{}\"", weights));
   }
   if (given) {
     loaded.params = std::move(from.params);
     loaded.aux = std::move(from.aux);
-    // What the values were trained on counts, not what those were that they take the place of.
-    if (const std::string made = Preprocessing(from); !made.empty()) SetPreprocessing(made, &loaded);
+    // What the values were trained on counts, not what those were that they take the place of: nothing, too, unless
+    // the file has no place to say it.
+    if (says) SetPreprocessing(Preprocessing(from), &loaded);
     loaded.metadata.merge(from.metadata);
     if (!IsComplete(loaded)) loaded.metadata.erase(kClassesKey);
   }

@@ -63,9 +63,8 @@ CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
   if (missing == "leave-out") {
     csv.missing = CsvMissing::kLeaveOut;
   } else if (missing != "error") {
-    constexpr double kMost = std::numeric_limits<float>::max();
     csv.missing = CsvMissing::kValue;
-    csv.missing_value = static_cast<float>(settings->Number("missing", 0, -kMost, kMost));
+    csv.missing_value = ReadMissing(settings).value();
   }
   // What a model's training left out may not be there at all in other files.
   csv.leave_out = settings->Text("leave_out", "none");

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,8 @@ ImageOptions PreprocessingOfImages(const Model& model);
 // The same for ScaleColumns: how the columns were scaled that the model was trained on; kNone if they were not. Throws
 // DataError for damaged numbers.
 ColumnScaling ScalingOfColumns(const Model& model);
+// And what took the place of missing values, behind the scaling; none, if they were errors or their rows were left out.
+std::optional<float> MissingOfColumns(const Model& model);
 
 // Does it begin with a kind and a colon?
 bool IsDataText(std::string_view text);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -119,6 +120,12 @@ SettingTexts PreprocessingOf(const ImageOptions& image) {
   return settings;
 }
 
+std::optional<float> ReadMissing(DataSettings* settings) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (!settings->Has("missing")) return std::nullopt;
+  return static_cast<float>(settings->Number("missing", 0, -kMost, kMost));
+}
+
 ColumnScaling ReadScaling(DataSettings* settings, bool training) {
   const std::string scale = settings->Text("scale", "none");
   const auto found = std::ranges::find(Scales(), scale);
@@ -126,8 +133,20 @@ ColumnScaling ReadScaling(DataSettings* settings, bool training) {
     settings->Fail(fmt::format("\"scale\": expected standard, range or none, got \"{}\"", scale));
   }
   ColumnScaling scaling{.scale = static_cast<ColumnScale>(found - Scales().begin())};
-  if (scaling.scale == ColumnScale::kNone) return scaling;
+  const bool measure = settings->Flag("measure", false);
+  if (scaling.scale == ColumnScale::kNone) {
+    if (measure) settings->Fail("\"measure\": there is nothing to measure without scale=standard or scale=range");
+    return scaling;
+  }
   const auto& [first, second] = NumbersOf(scaling.scale);
+  for (const char* const name : {first, second}) {
+    if (!settings->IsSaid(name)) continue;
+    if (measure) settings->Fail(fmt::format("\"measure\" is for numbers of the data, but \"{}\" gives others", name));
+    if (settings->Text(name).empty()) {
+      settings->Fail(fmt::format("\"{}\": expected a number for each column; measure=1 takes those of the data", name));
+    }
+  }
+  if (training && measure) return scaling;
   scaling.first = settings->Numbers<double>(first);
   scaling.second = settings->Numbers<double>(second);
   try {
@@ -152,6 +171,18 @@ void AddScaling(const ColumnScaling& scaling, SettingTexts* settings) {
   (*settings)[second] = fmt::format("{}", fmt::join(scaling.second, ","));
 }
 
+void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, const SettingTexts& used) {
+  if (DataSettings settings(text); settings.Flag("measure", false)) return;
+  const std::string scale = Find(used, "scale");
+  if (!ScalesColumns(used) || scale == Scales()[0] || Find(trained, "scale") != scale) return;
+  for (const char* const name : {"mean", "std", "min", "max"}) {
+    if (Find(used, name) != Find(trained, name)) return;
+  }
+  LogLine(LogLevel::kInfo, fmt::format("data \"{}\": scaled by the numbers of the rows that the model was trained on "
+                                       "before; measure=1 takes those of these rows",
+                                       text));
+}
+
 SettingTexts ForKind(const std::string& kind, SettingTexts settings) {
   if (ScalesColumns(settings) == (kind == "csv")) return settings;
   for (const char* name : {"max", "mean", "min", "scale", "std"}) settings.erase(name);
@@ -164,6 +195,12 @@ ColumnScaling ScalingOfColumns(const Model& model) {
   DataSettings settings("csv:the model's");
   settings.SetDefaults(known);
   return ReadScaling(&settings, /*training=*/false);
+}
+
+std::optional<float> MissingOfColumns(const Model& model) {
+  DataSettings settings("csv:the model's");
+  settings.SetDefaults(ParsePreprocessing(Preprocessing(model)));
+  return ReadMissing(&settings);
 }
 
 void NoteOtherPreprocessing(const std::string& text, const DataSettings* settings, const SettingTexts& trained,

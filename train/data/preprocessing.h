@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/shape.h"
@@ -24,10 +25,16 @@ ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample);
 // What of them counts outside of training.
 SettingTexts PreprocessingOf(const ImageOptions& image);
 
+// "missing", a number, if there is one. Throws DataError for what is none.
+std::optional<float> ReadMissing(DataSettings* settings);
 // "scale", and its numbers by "mean" and "std" or "min" and "max": of the text, else of the model. In a training they
-// may be missing: they come from what it is trained on. Throws DataError for damaged ones.
+// may be missing: they come from what it is trained on, with "measure" even if the model has some. Throws DataError for
+// damaged ones.
 ColumnScaling ReadScaling(DataSettings* settings, bool training);
 void AddScaling(const ColumnScaling& scaling, SettingTexts* settings);
+// Of a training: logs that columns of the data set `text` are scaled, in `used`, by the numbers in `trained`, which the
+// model has from another one.
+void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, const SettingTexts& used);
 // Without the settings of the model that mean something else for data of this kind: "mean" of columns is none of
 // images.
 SettingTexts ForKind(const std::string& kind, SettingTexts settings);

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
 #include "examples/server/server.h"
+#include "examples/server/wire.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "train/data/open.h"
@@ -35,6 +37,32 @@ TEST(ServedColumns, AreScaledByTheModelsNumbers) {
   EXPECT_EQ(outputs.at("square_output"), nlohmann::json::parse("[[[4, 4, 0]], [[9, 0, 0]]]"));  // a constant is 0
 }
 
+// What is missing takes its place behind the scaling, and numbers are rounded behind it.
+TEST(ServedColumns, GapsAreFilledInAsInTraining) {
+  const auto prepared = [](const std::string& preprocessing, const std::string& body) {
+    const ServedModel served = Describe(Squares(preprocessing), {});
+    return served.Prepare(InputsOfJson(served, body, 4)).at("data");
+  };
+  const std::string scaled = "mean=1700000075,5,6&scale=standard&std=50,2,3";
+  EXPECT_EQ(prepared(scaled + "&missing=-1", R"({"data": [[[1700000100, null, 9]], [[null, 9, 6]]]})"),
+            HostTensor::From({2, 1, 3}, {0.5, -1, 1, -1, 2, 0}));
+  EXPECT_EQ(prepared("missing=7", R"({"data": [[1, null, 3]]})"), HostTensor::From({1, 1, 3}, {1, 7, 3}));
+  for (const std::string& none : {scaled, std::string()}) {
+    EXPECT_EQ(
+        MessageOf<DataError>([&] { prepared(none, R"({"data": [[1, null, 3]]})"); }),
+        "DataError: input \"data\", element 1: expected a number, got null; the model's preprocessing says nothing "
+        "(missing=) to take its place");
+  }
+  // Octets have NaN for it.
+  const float row[] = {1, std::numeric_limits<float>::quiet_NaN(), 3};
+  const std::string_view octets(reinterpret_cast<const char*>(row), sizeof row);
+  const ServedModel filled = Describe(Squares("missing=7"), {}), plain = Describe(Squares(""), {});
+  EXPECT_EQ(filled.Prepare(InputsOfOctets(filled, octets, 4)).at("data"), HostTensor::From({1, 1, 3}, {1, 7, 3}));
+  EXPECT_EQ(MessageOf<DataError>([&] { InputsOfOctets(plain, octets, 4); }),
+            "DataError: input \"data\", element 1: not a finite number");
+  EXPECT_NE(MessageOf<DataError>([] { Describe(Squares("missing=x"), {}); }), "");
+}
+
 TEST(ServedColumns, OtherModelsTakeWhatIsAsked) {
   const HostTensorMap asked = {{"data", HostTensor::From({1, 1, 3}, {1, 2, 3})}};
   for (const char* other : {"", "mean=0.5&rows=3&std=0.1", "scale=2"}) {
@@ -58,7 +86,7 @@ TEST(ServedColumns, AreThoseOfTheWeights) {
   };
   EXPECT_EQ(first(""), (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(first(other), (std::vector<double>{4, 5, 6}));
-  EXPECT_EQ(first(none), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(first(none), std::vector<double>());
 }
 
 TEST(ServedColumns, DamagedNumbersAreRefused) {
@@ -67,7 +95,7 @@ TEST(ServedColumns, DamagedNumbersAreRefused) {
   EXPECT_NE(MessageOf<DataError>([] { Describe(Squares("mean=1,2,nan&scale=standard&std=1,1,1"), {}); }), "");
   const ServedModel served = Describe(Squares("mean=1,2,3&scale=standard&std=1e-30,1,1"), {});
   EXPECT_EQ(MessageOf<DataError>([&] {
-              served.Prepare({{"data", HostTensor::From({1, 1, 3}, {1e30f, 2, 3})}});
+              served.Prepare({{"data", HostTensor::Full(DType::kFloat64, {1, 1, 3}, 1e30)}});
             }),
             "DataError: row 0, column 0: 1e+30 is too far from the values that scale is computed of");
 }

@@ -45,32 +45,64 @@ void ExpectNear(const std::vector<double>& values, const std::vector<double>& ex
 }
 
 // Numbers of scikit-learn 1.9.1: StandardScaler().fit(x), its mean_, sqrt(var_) and transform(x) of the five rows above
-// as float32, made float64, with NaN for what is missing; MinMaxScaler likewise, its data_min_, data_max_, transform(x).
+// as float64, with NaN for what is missing; MinMaxScaler likewise, its data_min_, data_max_, transform(x).
 TEST(Scaling, AsScikitLearn) {
   const auto parse = [](ColumnScale scale) {
     return ParseCsv(kFlowers, "f", {.missing = CsvMissing::kValue, .missing_value = -3, .scaling = {scale}});
   };
   const CsvTable standard = parse(ColumnScale::kStandard);
-  ExpectNear(standard.scaling.first, {5.959999942779541, 3306.375, 7});
-  ExpectNear(standard.scaling.second, {0.9951883434907144, 570.0356759668643, 0});
-  ExpectNear(standard.data, {-0.8641580939292908, 0.3396717309951782, 0,   //
-                             -1.0651248693466187, -0.5374663472175598, 0,  //
-                             0.24116024374961853, -3, 0,                   // filled in behind the scaling
-                             -0.06028994172811508, 1.4360942840576172, 0,  //
-                             1.7484126091003418, -1.2382997274398804, 0});
+  ExpectNear(standard.scaling.first, {5.96, 3306.375, 7});
+  ExpectNear(standard.scaling.second, {0.9951884243699783, 570.0356759668643, 0});
+  ExpectNear(standard.data, {-0.8641579613875017, 0.3396717226015434, 0,   //
+                             -1.0651249291520362, -0.5374663602946306, 0,  //
+                             0.24116036131744242, -3, 0,                   // filled in behind the scaling
+                             -0.06029009032936016, 1.4360943262217607, 0,  //
+                             1.7484126195514564, -1.2382996885286734, 0});
   const CsvTable range = parse(ColumnScale::kRange);
-  ExpectNear(range.scaling.first, {4.900000095367432, 2600.5, 7});
-  ExpectNear(range.scaling.second, {7.699999809265137, 4125, 7});
-  ExpectNear(range.data, {0.07142850756645203, 0.5900295376777649, 0,  //
-                          0, 0.26205313205718994, 0,                   //
-                          0.464285671710968, -3, 0,                    //
-                          0.3571428954601288, 1, 0,                    //
+  ExpectNear(range.scaling.first, {4.9, 2600.5, 7});
+  ExpectNear(range.scaling.second, {7.7, 4125, 7});
+  ExpectNear(range.data, {0.07142857142857117, 0.590029517874713, 0,  //
+                          0, 0.26205313217448345, 0,                  //
+                          0.4642857142857142, -3, 0,                  //
+                          0.357142857142857, 1, 0,                    //
                           1, 0, 0});
   // Labels are not scaled.
   const CsvTable labelled =
       ParseCsv("x,y\n1,10\n3,20\n", "f", {.label_is_number = true, .scaling = {ColumnScale::kStandard}});
   EXPECT_EQ(labelled.labels, HostTensor::From({2}, {10, 20}));
   EXPECT_EQ(labelled.data, HostTensor::From({2, 1}, {-1, 1}));
+}
+
+// Seconds since 1970, of which float32 has one in 128; numbers of scikit-learn as above.
+TEST(Scaling, OfNumbersThatAreAlmostTheSame) {
+  std::string rows;
+  for (int i = 0; i < 6; ++i) rows += std::to_string(1700000000 + 30 * i) + ",a\n";
+  const CsvTable standard = ParseCsv(rows, "f", {.scaling = {ColumnScale::kStandard}});
+  ExpectNear(standard.scaling.first, {1700000075});
+  ExpectNear(standard.scaling.second, {51.234753829797995});
+  const std::vector<double> expected = {-1.4638501094227996, -0.8783100656536798, -0.2927700218845599,
+                                        0.2927700218845599,  0.8783100656536798,  1.4638501094227996};
+  ExpectNear(standard.data, expected);
+  ExpectNear(ParseCsv(rows, "f", {.scaling = {ColumnScale::kRange}}).data, {0, 0.2, 0.4, 0.6, 0.8, 1});
+  // And of rows that come from elsewhere.
+  HostTensor others(DType::kFloat64, {2, 1});
+  others.Set(0, 1700000030);
+  others.Set(1, kNan);
+  ExpectNear(ScaleColumns(standard.scaling, others, 0.5f), {expected[1], 0.5});
+  EXPECT_TRUE(std::isnan(ScaleColumns(standard.scaling, others).At(1)));
+  // Numbers that no float32 is, and those that are none of float64.
+  EXPECT_EQ(ParseCsv("1e300,a\n3e300,a\n", "f", {.scaling = {ColumnScale::kRange}}).data,
+            HostTensor::From({2, 1}, {0, 1}));
+  const auto refused = [](const std::string& number, ColumnScale scale) {
+    return MessageOf<DataError>([&] { ParseCsv("1,a\n" + number + ",a\n", "f", {.scaling = {scale}}); });
+  };
+  EXPECT_EQ(refused("1e300", ColumnScale::kNone),
+            "DataError: \"f\", line 2, column 1: expected a finite number, got \"1e300\"");
+  EXPECT_EQ(refused("1e309", ColumnScale::kRange),
+            "DataError: \"f\", line 2, column 1: expected a finite number, got \"1e309\"");
+  others.Set(0, 1e300);
+  EXPECT_EQ(MessageOf<DataError>([&] { ScaleColumns({}, others); }),
+            "DataError: element 0: 1e+300 is no finite float32");
 }
 
 TEST(Scaling, ConstantColumnsAreZero) {
@@ -93,13 +125,11 @@ TEST(Scaling, OfSomeRowsAndOfOthers) {
   const std::vector<int64_t> rows = {0, 2};
   const ColumnScaling scaling = MeasureColumns(table, ColumnScale::kStandard, rows);
   EXPECT_EQ(scaling, (ColumnScaling{ColumnScale::kStandard, {2}, {1}}));
-  HostTensor scaled = HostTensor::From({2, 1}, {4, 1});
-  ScaleColumns(scaling, &scaled);
-  EXPECT_EQ(scaled, HostTensor::From({2, 1}, {2, -1}));
+  EXPECT_EQ(ScaleColumns(scaling, HostTensor::From({2, 1}, {4, 1})), HostTensor::From({2, 1}, {2, -1}));
   EXPECT_FALSE(MeasureColumns(table, ColumnScale::kNone, {}).IsMeasured());
 
-  const auto refused = [](const ColumnScaling& bad, HostTensor values = HostTensor::From({1, 1}, {1})) {
-    return MessageOf<DataError>([&] { ScaleColumns(bad, &values); });
+  const auto refused = [](const ColumnScaling& bad, const HostTensor& values = HostTensor::From({1, 1}, {1})) {
+    return MessageOf<DataError>([&] { ScaleColumns(bad, values); });
   };
   EXPECT_EQ(MessageOf<DataError>([&] { MeasureColumns(table, ColumnScale::kRange, {}); }),
             "DataError: there is no row to train on, of which columns could be scaled");
@@ -110,13 +140,18 @@ TEST(Scaling, OfSomeRowsAndOfOthers) {
   for (const double bad : {-1.0, kNan, std::numeric_limits<double>::infinity()}) {
     EXPECT_NE(refused({ColumnScale::kStandard, {1}, {bad}}), "");
   }
-  EXPECT_EQ(refused({ColumnScale::kRange, {2}, {1}}),
-            "DataError: \"min\" and \"max\": column 0 has 2 and 1; expected finite numbers in order");
+  EXPECT_EQ(
+      refused({ColumnScale::kRange, {2}, {1}}),
+      "DataError: \"min\" and \"max\": column 0 has 2 and 1; expected finite numbers in order, not too far apart");
+  EXPECT_EQ(
+      refused({ColumnScale::kRange, {-1e308}, {1e308}}),
+      "DataError: \"min\" and \"max\": column 0 has -1e+308 and 1e+308; expected finite numbers in order, not too "
+      "far apart");
   EXPECT_EQ(refused({ColumnScale::kRange, {2, 3}, {4, 5}}),
             "DataError: columns are scaled by numbers for 2, but there are 1 of rows (1, 1): other columns than those "
-            "that the model was trained on, or damaged numbers");
-  EXPECT_EQ(refused({ColumnScale::kStandard, {0}, {1e-30}}, HostTensor::From({2, 1}, {0, 1e30f})),
-            "DataError: row 1, column 0: 1e+30 is too far from the values that scale is computed of");
+            "that the model was trained on, or damaged numbers; in a training, measure=1 takes numbers of these");
+  EXPECT_EQ(refused({ColumnScale::kStandard, {0}, {1e-30}}, HostTensor::Full(DType::kFloat64, {1, 1}, 1e30)),
+            "DataError: row 0, column 0: 1e+30 is too far from the values that scale is computed of");
 }
 
 // Where it is trained on them, and only there: without samples that are held back, and those of other shards.
@@ -158,6 +193,14 @@ TEST(OpenScaled, GoesWithTheModel) {
   EXPECT_EQ(
       All(OpenData("csv:" + Write("one.csv", "id,length,weight,kind\nx,4.9,3000,b\n") + "?scale=standard", further)),
       HostTensor::From({1, 2}, expected.data<float>().subspan(2, 2)));
+  // Numbers of its own, but in a training alone.
+  const OpenedData anew = OpenData(flowers + "?measure=1&leave_out=id", further);
+  EXPECT_EQ(anew.preprocessing, trained.preprocessing);  // of the same rows
+  const std::string other = "csv:" + Write("two.csv", "id,length,weight,kind\nx,1,5,b\nx,3,5,a\n") + "?measure=1";
+  EXPECT_EQ(OpenData(other, further).preprocessing, "leave_out=id&mean=2,5&missing=0&scale=standard&std=1,0");
+  EXPECT_EQ(OpenData(other, known).preprocessing, trained.preprocessing);
+  EXPECT_EQ(OpenData(other + "&leave_out=weight,id", further).preprocessing,
+            "leave_out=id,weight&mean=2&missing=0&scale=standard&std=1");
   // Without the column, other rows, one of them with a gap: the mean takes its place.
   const HostTensor others = All(OpenData("csv:" + Write("others.csv", "7.7,\n4.9,3000\n") + "?label=none", known));
   EXPECT_EQ(others.At(0), expected.At(4));
@@ -165,15 +208,18 @@ TEST(OpenScaled, GoesWithTheModel) {
   EXPECT_EQ(others.At(2), expected.At(2));
   // By hand, and undone.
   EXPECT_EQ(All(OpenData(flowers + "?leave_out=id&scale=range&min=4,2000&max=8,4000")),
-            HostTensor::From({3, 2}, {(5.1f - 4.0) / 4, 0.75, (4.9f - 4.0) / 4, 0.5, (7.7f - 4.0) / 4, 0.30025}));
+            HostTensor::From({3, 2}, {(5.1 - 4.0) / 4, 0.75, (4.9 - 4.0) / 4, 0.5, (7.7 - 4.0) / 4, 0.30025}));
   EXPECT_EQ(All(OpenData(flowers + "?scale=none", known)).At(1), 3500);
   // In a program, rows that come from elsewhere.
   Model model;
   EXPECT_EQ(ScalingOfColumns(model), ColumnScaling());
+  EXPECT_EQ(MissingOfColumns(model), std::nullopt);
   SetPreprocessing(trained.preprocessing, &model);
-  HostTensor row = HostTensor::From({1, 2}, {4.9f, 3000});
-  ScaleColumns(ScalingOfColumns(model), &row);
-  EXPECT_EQ(row, HostTensor::From({1, 2}, expected.data<float>().subspan(2, 2)));
+  HostTensor row = HostTensor::Full(DType::kFloat64, {1, 2}, 4.9);
+  row.Set(1, 3000);
+  EXPECT_EQ(MissingOfColumns(model), 0);
+  EXPECT_EQ(ScaleColumns(ScalingOfColumns(model), row, MissingOfColumns(model)),
+            HostTensor::From({1, 2}, expected.data<float>().subspan(2, 2)));
   // Data of another kind have their own meaning of these settings, and those of images are no columns'.
   const std::string arrays = "npz:tests/train/stored/numpy_stored.npz";
   EXPECT_EQ(All(OpenData(arrays, known)), All(OpenData(arrays)));
@@ -193,6 +239,11 @@ TEST(OpenScaled, Errors) {
   EXPECT_EQ(refused("?scale=standard"),
             "\"scale\": its numbers are those of the data that a model was trained on, and there are none; mean= and "
             "std= give them, one for each column");
+  EXPECT_EQ(refused("?scale=standard&measure=1&mean=1,2&std=1,1"),
+            "\"measure\" is for numbers of the data, but \"mean\" gives others");
+  EXPECT_EQ(refused("?measure=1"), "\"measure\": there is nothing to measure without scale=standard or scale=range");
+  EXPECT_EQ(refused("?scale=standard&mean=&std="),
+            "\"mean\": expected a number for each column; measure=1 takes those of the data");
   EXPECT_EQ(refused("?mean=1,2&std=1,2").substr(0, 22), "unknown setting \"mean\"");
   EXPECT_EQ(refused("?leave_out=7"), "column 7 should be left out, but there are 3");
   EXPECT_EQ(refused("?leave_out=0,1,2").substr(0, 36), "column \"2\" is to be left out, but it");
@@ -204,10 +255,10 @@ TEST(OpenScaled, Errors) {
   EXPECT_EQ(refused("", "mean=1,2&scale=standard&std=1,-1"),
             "\"mean\" and \"std\": column 1 has 2 and -1; expected finite numbers, no deviation below 0");
   EXPECT_EQ(refused("", "max=1,1&min=0,2&scale=range"),
-            "\"min\" and \"max\": column 1 has 2 and 1; expected finite numbers in order");
+            "\"min\" and \"max\": column 1 has 2 and 1; expected finite numbers in order, not too far apart");
   EXPECT_EQ(refused("", "mean=1,2,3&scale=standard&std=1,1,1"),
             "columns are scaled by numbers for 3, but there are 2 of rows (2, 2): other columns than those that the "
-            "model was trained on, or damaged numbers");
+            "model was trained on, or damaged numbers; in a training, measure=1 takes numbers of these");
   EXPECT_EQ(refused("", "mean=1,2&scale=standrad&std=1,1"),
             "\"scale\": expected standard, range or none, got \"standrad\"");
   Model model;

@@ -49,6 +49,8 @@ bool IsHeader(const std::vector<std::string>& fields) {
 // What a column is, beside the number of a label.
 constexpr int64_t kFeature = -1, kLeftOut = -2;
 
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();  // filled in when the others are scaled
+
 class Parser {
  public:
   Parser(std::string_view bytes, const std::string& name, const CsvOptions& options)
@@ -171,11 +173,18 @@ class Parser {
     return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
   }
 
-  float ReadNumber(int64_t column, std::string_view text) const {
-    const std::optional<float> value = Parse<float>(text);
+  template <class T>
+  T ReadNumber(int64_t column, std::string_view text) const {
+    const std::optional<T> value = Parse<T>(text);
     if (!value || !std::isfinite(*value))
       Fail(column, fmt::format("expected a finite number, got \"{}\"", Shown(text)));
     return *value;
+  }
+
+  // What is scaled is rounded to float32 behind that, all other numbers are as they are read.
+  double ReadFeature(int64_t column, std::string_view text) const {
+    const bool scaled = options_.scaling.scale != ColumnScale::kNone;
+    return scaled ? ReadNumber<double>(column, text) : ReadNumber<float>(column, text);
   }
 
   // A number that can hardly be the name of a class: the last column may be none of labels.
@@ -227,14 +236,14 @@ class Parser {
       const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
       const int64_t label = roles_[static_cast<size_t>(column)];
       if (label == kLeftOut) continue;
-      // What is not there is filled in when the others are scaled.
-      float value = label < 0 ? std::numeric_limits<float>::quiet_NaN() : options_.missing_value;
-      if (IsMissing(text) && (label < 0 || options_.missing != CsvMissing::kValue)) {
-        if (options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
-      } else {
-        value = label >= 0 && !options_.label_is_number ? ReadClass(column, text) : ReadNumber(column, text);
+      const bool missing = IsMissing(text);
+      if (missing && options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
+      if (label < 0) {
+        values_.push_back(missing ? kMissing : ReadFeature(column, text));
+        continue;
       }
-      (label < 0 ? values_.emplace_back() : labels_[begin_labels + static_cast<size_t>(label)]) = value;
+      float& value = labels_[begin_labels + static_cast<size_t>(label)];
+      value = options_.label_is_number ? ReadNumber<float>(column, text) : ReadClass(column, text);
     }
     ++rows_;
   }
@@ -255,23 +264,27 @@ class Parser {
     return classes;
   }
 
-  // Scales what is there, and fills in what is not. Returns by which numbers.
-  ColumnScaling Scale(HostTensor* data) const {
-    ColumnScaling scaling = options_.scaling;
+  // Scales what is there, and fills in what is not, in `table`.
+  void Scale(const HostTensor& rows, CsvTable* table) const {
+    ColumnScaling& scaling = table->scaling = options_.scaling;
     try {
       if (!scaling.IsMeasured()) {
-        std::vector<int64_t> rows(static_cast<size_t>(rows_));
-        std::iota(rows.begin(), rows.end(), int64_t{0});
-        scaling = MeasureColumns(*data, scaling.scale, options_.measured ? options_.measured(rows_) : rows);
+        std::vector<int64_t> all(static_cast<size_t>(rows_));
+        std::iota(all.begin(), all.end(), int64_t{0});
+        scaling = MeasureColumns(rows, scaling.scale, options_.measured ? options_.measured(rows_) : all);
       }
-      ScaleColumns(scaling, data);
+      table->data = ScaleColumns(scaling, rows, options_.missing_value);
     } catch (const DataError& e) {
       Throw<DataError>("\"{}\": {}", name_, e.message());
     }
-    for (float& value : data->data<float>()) {
-      if (std::isnan(value)) value = options_.missing_value;
-    }
-    return scaling;
+  }
+
+  // Of the features, (rows, columns), float64.
+  HostTensor TakeValues() {
+    HostTensor rows(DType::kFloat64, {rows_, std::ssize(values_) / rows_});
+    std::ranges::copy(values_, rows.data<double>().begin());
+    values_ = {};
+    return rows;
   }
 
   CsvTable Finish() {
@@ -289,8 +302,7 @@ class Parser {
       table.label_names.push_back(header_.empty() ? "" : ColumnName(column));
     }
     table.leave_out = LeftOut();
-    table.data = HostTensor::From({rows_, std::ssize(table.columns)}, values_);
-    table.scaling = Scale(&table.data);
+    Scale(TakeValues(), &table);
     if (count > 0) table.labels = HostTensor::From(count == 1 ? Shape{rows_} : Shape{rows_, count}, labels_);
     return table;
   }
@@ -302,7 +314,8 @@ class Parser {
   int64_t columns_ = 0, rows_ = 0, left_out_ = 0;
   std::vector<int64_t> label_columns_, roles_;  // and of each column, which label it is, or kFeature, or kLeftOut
   std::map<std::string, int64_t, std::less<>> class_of_;
-  std::vector<float> values_, labels_;
+  std::vector<double> values_;
+  std::vector<float> labels_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,15 +26,17 @@ struct ColumnScaling {
   bool operator==(const ColumnScaling&) const = default;
 };
 
-// Of those rows of `table`, float32 (rows, columns), and of their values that are no NaN; a column that has none of
-// them counts as constant. Throws DataError if there are no rows.
+// Of those rows of `table`, (rows, columns) of any dtype, and of their values that are no NaN; a column that has none
+// counts as constant. Throws DataError if there are no rows.
 ColumnScaling MeasureColumns(const HostTensor& table, ColumnScale scale, std::span<const int64_t> rows);
 
-// Throws DataError unless the numbers are finite, in order and as many of one kind as of the other.
+// Throws DataError unless the numbers, and how far they are apart, are finite, in order and as many of one kind as of
+// the other.
 void CheckScaling(const ColumnScaling& scaling);
 
-// In place, float32 (rows, columns); NaN stays. Throws DataError as CheckScaling, for other numbers of columns, and for
-// values that are no finite numbers when they are scaled.
-void ScaleColumns(const ColumnScaling& scaling, HostTensor* table);
+// The rows as a model takes them, float32 (rows, columns), of such rows of any dtype: float64 ones are scaled before
+// they are rounded, so seconds since 1970 still differ. NaN becomes `missing`, without one it stays. Throws DataError
+// as CheckScaling, for other numbers of columns, and for values that are no finite numbers when they are scaled.
+HostTensor ScaleColumns(const ColumnScaling& scaling, const HostTensor& table, std::optional<float> missing = {});
 
 }  // namespace bindery
