@@ -191,6 +191,25 @@ TEST_F(CudaFusedTest, LongChains) {
   EXPECT_GE(CountFused(ExpectSame(sum, inputs, DType::kFloat32)), 2);
 }
 
+// What a chain reads is alive until its end, and may be more than what it saves: then only those are joined that keep
+// no more alive.
+TEST_F(CudaFusedTest, TakesNoMoreMemory) {
+  const Symbol x = Variable("x"), a = Softmax(x), b = Softmax(x * 2.0), c = Softmax(x * 3.0);
+  const Symbol h = Tanh(a * b + c);
+  Symbol branch = Softmax(Sqrt(h));
+  for (int i = 0; i < 3; ++i) branch = Softmax(Concat({branch, x}, {.axis = 1}) * 0.5);
+  branch = Sum(branch, {.axes = {1}, .keepdims = true});
+  for (const Symbol& y : {h + branch, Tanh(a * b + c) + Softmax(Softmax(x * 4.0))}) {
+    ExecutorOptions options{.device = Cuda(0), .inputs = {{"x", {64, 64}}}, .for_training = false};
+    const Executor fused(y, options);
+    cuda::UseNvrtc(nullptr);
+    const Executor plain(y, options);
+    cuda::UseNvrtc(fake::Nvrtc());
+    EXPECT_GT(CountCallsOf(fused, "fused"), 0);
+    EXPECT_LE(fused.plan().arena_bytes, plain.plan().arena_bytes);
+  }
+}
+
 // A plan names what a call does, and says how.
 TEST_F(CudaFusedTest, ThePlanNamesTheOperators) {
   ExecutorOptions options{.device = Cuda(0), .inputs = {{"x", {5}}}, .for_training = false};
