@@ -29,7 +29,21 @@ bool IsOfWork(CUresult result) {
   }
 }
 
+struct Made {
+  std::mutex mutex = {};
+  std::vector<Gpu*> gpus = {};
+};
+Made& AllMade() {
+  static auto& made = *new Made;
+  return made;
+}
+
 }  // namespace
+
+std::vector<Gpu*> GpusInUse() {
+  const std::lock_guard lock(AllMade().mutex);
+  return AllMade().gpus;
+}
 
 std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
   const auto check = [&](CUresult result, const char* call) { CheckCall(api, result, "CUDA", call); };
@@ -91,6 +105,8 @@ Gpu::Gpu(const RuntimeApi& runtime, int index, const std::vector<GpuFacts>& all)
   }
   Check(api.mem_pool_set_access(pool_, access_.data(), access_.size()), "cuMemPoolSetAccess");
   LoadKernels();
+  const std::lock_guard lock(AllMade().mutex);
+  AllMade().gpus.push_back(this);
 }
 
 void Gpu::LoadKernels() {

@@ -92,7 +92,8 @@ class Gpu {
     return KernelOf<Args>(std::make_index_sequence<kNumKernels>());
   }
 
-  // A kernel of another image within the program, which is loaded with the first of its kernels.
+  // A kernel of another image, which lives as long as the process and is loaded with the first of its kernels. Throws
+  // DeviceError if the driver refuses it.
   CUfunction KernelIn(const unsigned long long* image, const char* name);
 
   // What a library has for this GPU, by something of the library's own: made by the first who asks, in the GPU's context,
@@ -145,5 +146,8 @@ class Gpu {
   mutable std::string failure_;
   mutable std::atomic<bool> failed_ = false;
 };
+
+// Those of this process that were made so far, in that order.
+std::vector<Gpu*> GpusInUse();
 
 }  // namespace bindery::cuda

@@ -206,13 +206,15 @@ struct Fault {
   uint64_t piece = 0;
   double value = 0, low = 0, high = 0;  // it is not in low..high
 };
+// What is to be said of a fault is lost if a piece kSize later, or twice that and so on, finds one, too, before the
+// host has looked: operations that are joined may be more pieces than that. `refused` is written all the same.
 struct FaultRing {
-  static constexpr uint64_t kSize = 512;  // pieces under way, at most, of which each is sure to be heard
-  Fault* faults = nullptr;                // of piece number % kSize; null: nobody listens
-  const uint64_t* piece = nullptr;        // the number of the one that runs, in the device's memory
-  uint64_t* heard = nullptr;              // the last one of which a fault was heard, there too
-  Refusal* refused = nullptr;             // and of the step (executor/step_block.h): that there is one; may be null
-  void Addresses(const auto& visit) {     // the faults are the host's, and GPUs'
+  static constexpr uint64_t kSize = 512;
+  Fault* faults = nullptr;             // of piece number % kSize; null: nobody listens
+  const uint64_t* piece = nullptr;     // the number of the one that runs, in the device's memory
+  uint64_t* heard = nullptr;           // the last one of which a fault was heard, there too
+  Refusal* refused = nullptr;          // and of the step (executor/step_block.h): that there is one; may be null
+  void Addresses(const auto& visit) {  // the faults are the host's, and GPUs'
     visit(piece);
     visit(heard);
     visit(refused);

@@ -1,6 +1,7 @@
 // The functions of NVRTC, NVIDIA's compiler as a library, that are used: a table of typed pointers, as that of cuBLASLt
-// (cublaslt_api.h), from a library that is opened when the first program is compiled for a GPU. Where it is absent,
-// broken or left out, there is no table, and operators are launched one by one.
+// (cublaslt_api.h), from a library that is opened when anything is compiled for a GPU first: a network, a metric or an
+// operator that is called by itself. Where it is absent, broken or left out, there is no table, and operators are
+// launched one by one.
 //
 // What is used of nvrtc.h is declared here, as it has it since CUDA 11.2, enums as the integers that they are passed
 // as: so its header need not be there to build.

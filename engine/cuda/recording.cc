@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kFewestCommands = 3;  // less is as fast one by one
 constexpr size_t kMostLists = 3;    // of an operation: as many steps as are in flight have staging memory, and one more
-constexpr int kMostReplaced = 8;    // without a launch, of an operation that may repeat itself yet
+constexpr size_t kMostEntries = 32;  // lists of operations that take turns: what is joined may be cut anywhere
+constexpr int kMostReplaced = 8;     // without a launch, of an operation that may repeat itself yet
 
 std::atomic<bool>& Used() {
   static std::atomic<bool> used = SwitchOf("BINDERY_CUDA_GRAPHS", true);
@@ -72,14 +73,7 @@ Recordings::Found Recordings::Find(const Operations& operations, const Commands&
   const auto own = [&] { return std::make_shared<const Pieces>(pieces); };
   if (!GraphsAreUsed() || !commands.may_repeat() || commands.work() < kFewestCommands) return {own(), nullptr};
   const std::lock_guard lock(mutex_);
-  std::vector<const void*> key;
-  for (const auto& operation : operations) key.push_back(operation.get());
-  auto at = entries_.find(key);
-  if (at == entries_.end() || at->second.expired()) {
-    EraseExpired();
-    at = entries_.try_emplace(std::move(key), Entry{{operations.begin(), operations.end()}}).first;
-  }
-  Entry& entry = at->second;
+  Entry& entry = EntryOf(operations);
   const auto same = std::ranges::find_if(
       entry.lists, [&](const List& list) { return commands == list.commands && pieces == *list.pieces; });
   if (same != entry.lists.end()) {
@@ -105,6 +99,21 @@ Recordings::Found Recordings::Find(const Operations& operations, const Commands&
   }
   entry.lists.push_back({commands, own()});
   return {entry.lists.back().pieces, nullptr};
+}
+
+Recordings::Entry& Recordings::EntryOf(const Operations& operations) {
+  std::vector<const void*> key;
+  for (const auto& operation : operations) key.push_back(operation.get());
+  auto at = entries_.find(key);
+  if (at == entries_.end() || at->second.expired()) {
+    EraseExpired();
+    if (entries_.size() >= kMostEntries) {
+      entries_.erase(std::ranges::min_element(entries_, {}, [](const auto& entry) { return entry.second.found; }));
+    }
+    at = entries_.try_emplace(std::move(key), Entry{{operations.begin(), operations.end()}}).first;
+  }
+  at->second.found = ++finds_;
+  return at->second;
 }
 
 void Recordings::Forget() {

@@ -2,13 +2,15 @@
 // launched by one call from then on; and so are several that are joined, where the same ones are again. The first time
 // their work is enqueued one by one, so that the driver has loaded its kernels; the second time it is captured. If they
 // put something else there, by another piece of staging memory, say, or without what was skipped, that is enqueued one
-// by one, and may be repeated beside what was before. Private to engine/cuda.
+// by one, and may be repeated beside what was before. A stream knows the 32 lists of operations that came last: graphs
+// of others go. Private to engine/cuda.
 //
 // Nothing but our own list is enqueued between the beginning and the end of a capture, on a stream that nobody else
 // knows: so nothing that CUDA refuses there can come in between, and no other thread asks for that stream.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,10 +77,13 @@ class Recordings {
     }
     std::vector<List> lists = {};  // the one that came last is the last
     int replaced = 0;              // lists, since one that was a graph came again
+    uint64_t found = 0;            // when it came last
   };
+  Entry& EntryOf(const Operations& operations);
   const Gpu& gpu_;
   std::mutex mutex_;
   std::map<std::vector<const void*>, Entry> entries_;
+  uint64_t finds_ = 0;
   bool refused_ = false;  // by the driver
 };
 

@@ -15,7 +15,6 @@
 #include "executor/compile/liveness.h"
 #include "executor/compile/lowering.h"
 #include "executor/compile/mirrored.h"
-#include "executor/compile/plan_memory.h"
 #include "executor/compile/program_builder.h"
 #include "executor/compile/random_keys.h"
 #include "executor/compile/without_elements.h"
@@ -61,11 +60,7 @@ class Compiler : private ProgramBuilder {
     if (options_.switches.derive) {
       HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept(), KeepsAnything(options_)});
     }
-    JoinChains(&program(), {options_, graph_, roots(), kept_});
-    PlanMemory(&program(), {.root = roots(),
-                            .kept = kept_,
-                            .inplace = options_.switches.inplace,
-                            .reuse = options_.switches.reuse_memory});
+    PlanMemoryWithChains(&program(), {options_, graph_, roots(), kept_});
     VerifyPlan(plan());
     return Finish();
   }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "executor/compile/memory_plan.h"
+#include "executor/compile/plan_memory.h"
 #include "executor/kernels/chain.h"
 #include "symbol/op_def.h"
 
@@ -14,12 +17,14 @@ namespace {
 
 class Joiner {
  public:
-  Joiner(Program* program, const ChainOptions& options)
-      : program_(*program), plan_(program->plan), options_(options), links_(plan_.calls.size()),
-        segments_(plan_.calls.size(), -1), readers_(plan_.values.size()), views_(plan_.values.size(), 0),
-        chains_(plan_.calls.size()) {}
+  // `careful`: only what keeps no more alive, at any time.
+  Joiner(Program* program, const ChainOptions& options, bool careful)
+      : program_(*program), plan_(program->plan), options_(options), careful_(careful), links_(plan_.calls.size()),
+        segments_(plan_.calls.size(), -1), readers_(plan_.values.size()), last_uses_(plan_.values.size(), -1),
+        views_(plan_.values.size(), 0), chains_(plan_.calls.size()) {}
 
-  void Run() {
+  // Was anything joined?
+  bool Run() {
     FindNodes();
     for (size_t s = 0; s < plan_.segments.size(); ++s) {
       for (int i = plan_.segments[s].begin; i < plan_.segments[s].end; ++i) {
@@ -36,7 +41,7 @@ class Joiner {
       if (done_by_others[i] || chains_[i].size() < 2 || !Join(static_cast<int>(i))) continue;
       for (const int link : chains_[i]) done_by_others[link] = link != static_cast<int>(i);
     }
-    Drop(done_by_others);
+    return Drop(done_by_others);
   }
 
  private:
@@ -76,17 +81,30 @@ class Joiner {
   }
 
   void FindReaders() {
-    const auto read = [&](int value, int by) { readers_[RootOf(value)].push_back(by); };
+    const auto use = [&](int value, size_t at) {
+      int& last = last_uses_[RootOf(value)];
+      last = std::max(last, static_cast<int>(at));
+    };
+    const auto read = [&](int value, int by, size_t at) {
+      readers_[RootOf(value)].push_back(by);
+      use(value, at);
+    };
     for (size_t v = 0; v < plan_.values.size(); ++v) ++views_[RootOf(static_cast<int>(v))];
     for (size_t i = 0; i < plan_.calls.size(); ++i) {
       for (const int value : plan_.calls[i].inputs) {
-        if (value >= 0) read(value, static_cast<int>(i));
+        if (value >= 0) read(value, static_cast<int>(i), i);
+      }
+      for (const int value : plan_.calls[i].outputs) {
+        if (value >= 0) use(value, i);
       }
     }
     for (const PlanSegment& segment : plan_.segments) {
-      for (const PlanExchange& e : segment.exchanges) read(e.input, kOthers);
+      for (const PlanExchange& e : segment.exchanges) {
+        read(e.input, kOthers, static_cast<size_t>(segment.end));
+        use(e.output, static_cast<size_t>(segment.end));
+      }
     }
-    for (const int value : options_.kept) read(value, kOthers);
+    for (const int value : options_.kept) read(value, kOthers, plan_.calls.size());
   }
 
   // Is the value, which the call `before` gives, read by the chain that ends with `last` alone, so that this may do what
@@ -120,10 +138,37 @@ class Joiner {
       all.insert(all.end(), chains_[before->second].begin(), chains_[before->second].end());
       std::ranges::sort(all);
       if (all.size() > kMaxChainLinks || InputsOf(all).size() > kMaxChainInputs) continue;
+      if (careful_ && !KeepsNoMore(all)) continue;
       chain = std::move(all);
       return true;
     }
     return false;
+  }
+
+  // Between any two calls: what of the arena is alive for the chain's last link alone is no more than the inner values
+  // that are alive there without the chain. It is enough to look where a value ends.
+  bool KeepsNoMore(const std::vector<int>& chain) const {
+    const int first = chain.front(), last = chain.back();
+    std::set<int> operands;  // their roots
+    for (const int input : InputsOf(chain)) {
+      if (plan_.values[RootOf(input)].place == Place::kArena) operands.insert(RootOf(input));
+    }
+    const auto bytes = [&](int value) {
+      return (plan_.values[value].bytes() + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    };
+    const auto keeps_no_more = [&](int call) {  // behind it
+      if (call < first || call >= last) return true;
+      int64_t kept = 0, saved = 0;
+      for (const int root : operands) kept += last_uses_[root] <= call ? bytes(root) : 0;
+      for (const int link : chain) {
+        const int value = plan_.calls[link].outputs[0];
+        saved += link <= call && last_uses_[value] > call ? bytes(value) : 0;
+      }
+      return kept <= saved;
+    };
+    return std::ranges::all_of(operands, [&](int root) { return keeps_no_more(last_uses_[root]); }) &&
+           std::ranges::all_of(chain,
+                               [&](int link) { return keeps_no_more(last_uses_[plan_.calls[link].outputs[0]]); });
   }
 
   // What a chain reads of others, in order.
@@ -165,8 +210,8 @@ class Joiner {
     return true;
   }
 
-  void Drop(const std::vector<bool>& dropped) {
-    if (std::ranges::find(dropped, true) == dropped.end()) return;
+  bool Drop(const std::vector<bool>& dropped) {
+    if (std::ranges::find(dropped, true) == dropped.end()) return false;
     std::vector<int> before = {0};  // per call, and at the end: how many of those before it stay
     for (const bool drops : dropped) before.push_back(before.back() + !drops);
     for (PlanSegment& segment : plan_.segments) {
@@ -186,15 +231,18 @@ class Joiner {
     }
     plan_.calls.resize(before.back());
     program_.kernels.resize(before.back());
+    return true;
   }
 
   Program& program_;
   Plan& plan_;
   const ChainOptions& options_;
+  const bool careful_;
   std::map<std::pair<std::string, std::string>, const Node*> nodes_;  // by operator and name
   std::vector<std::optional<KernelSpec>> links_;                      // per call that may be one
   std::vector<int> segments_;                                         // per call
   std::vector<std::vector<int>> readers_;                             // per root: the calls that read it, kOthers
+  std::vector<int> last_uses_;                                        // per root: the last call that touches it
   std::vector<int> views_;                                            // per root: values in its memory
   std::map<int, int> writers_;                                        // of values, the links so far
   std::vector<std::vector<int>> chains_;                              // per link: those it ends, in order
@@ -202,11 +250,26 @@ class Joiner {
 
 }  // namespace
 
-void JoinChains(Program* program, const ChainOptions& options) {
+void PlanMemoryWithChains(Program* program, const ChainOptions& options) {
+  const CompileOptions& compile = options.compile;
+  const auto plan_memory = [&](Program* of) {
+    PlanMemory(of, {.root = options.root,
+                    .kept = options.kept,
+                    .inplace = compile.switches.inplace,
+                    .reuse = compile.switches.reuse_memory});
+  };
   // Whoever observes values wants all of them.
-  if (!options.compile.switches.fusion || !options.compile.observe.empty() || !HasChains(options.compile.device))
+  if (!compile.switches.fusion || !compile.observe.empty() || !HasChains(compile.device)) return plan_memory(program);
+  const Program before = *program;
+  plan_memory(program);
+  for (const bool careful : {false, true}) {
+    Program joined = before;
+    if (!Joiner(&joined, options, careful).Run()) return;
+    plan_memory(&joined);
+    if (joined.plan.arena_bytes > program->plan.arena_bytes) continue;
+    *program = std::move(joined);
     return;
-  Joiner(program, options).Run();
+  }
 }
 
 }  // namespace bindery

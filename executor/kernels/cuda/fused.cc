@@ -67,19 +67,36 @@ std::vector<Step> StepsOf(const KernelSpec& spec, const std::vector<int>& operan
   return {};
 }
 
+int CapabilityOf(const GpuFacts& gpu) { return gpu.major * 10 + gpu.minor; }
+
 // Of the GPUs of this machine that programs run on; none where there are none.
 const std::set<int>& Capabilities() {
   static const std::set<int> all = [] {
     std::set<int> found;
     try {
       for (const GpuFacts& gpu : FindGpus(Runtime())) {
-        if (gpu.major >= 8) found.insert(gpu.major * 10 + gpu.minor);
+        if (gpu.major >= 8) found.insert(CapabilityOf(gpu));
       }
     } catch (const DeviceError&) {  // whoever asks for a device hears of it
     }
     return found;
   }();
   return all;
+}
+
+// Do the GPUs in use take the image, which is for those of this capability? Programs are bound when the operators' own
+// kernels are gone: so it is found out before.
+bool IsLoaded(const NvrtcApi& api, const std::string& source, int capability, const unsigned long long* image) {
+  for (Gpu* const gpu : GpusInUse()) {
+    if (CapabilityOf(gpu->facts) != capability || gpu->failed()) continue;
+    try {
+      gpu->KernelIn(image, FusedArgs::kName);
+    } catch (const DeviceError& error) {
+      RefuseFused(api, source, capability, error.message());
+      return false;
+    }
+  }
+  return true;
 }
 
 struct Fused {
@@ -142,8 +159,9 @@ MaybeKernel MakeFused(const ChainSpec& chain) {
   const std::string source = FusedSource(program);
   std::map<int, const unsigned long long*> images;
   for (const int capability : Capabilities()) {
-    images[capability] = FusedImage(*api, source, capability);
-    if (!images[capability]) return std::nullopt;
+    const unsigned long long* const image = FusedImage(*api, source, capability);
+    if (!image || !IsLoaded(*api, source, capability, image)) return std::nullopt;
+    images[capability] = image;
   }
   KernelSpec spec = chain.links.back().spec;
   spec.inputs = chain.inputs;
@@ -153,8 +171,7 @@ MaybeKernel MakeFused(const ChainSpec& chain) {
       [args = fused.args, images, inputs = chain.inputs.size()](Launches& launches) mutable {
         for (size_t k = 0; k < inputs; ++k) args.in[k] = launches.in(k).data;
         args.out = launches.out(0).data;
-        const GpuFacts& gpu = launches.stream().gpu().facts;
-        launches.AddOf(images.at(gpu.major * 10 + gpu.minor), args, args.n);
+        launches.AddOf(images.at(CapabilityOf(launches.stream().gpu().facts)), args, args.n);
       },
       "fused");
   for (size_t k = 0; k < chain.inputs.size(); ++k) {
@@ -166,7 +183,11 @@ MaybeKernel MakeFused(const ChainSpec& chain) {
 }  // namespace
 }  // namespace cuda
 
-bool HasChains(DeviceKind kind) { return kind == DeviceKind::kCuda && cuda::Nvrtc() && !cuda::Capabilities().empty(); }
+// A program is for all GPUs of this machine: one that is left out leaves the others without, too.
+bool HasChains(DeviceKind kind) {
+  return kind == DeviceKind::kCuda && cuda::Nvrtc() && !cuda::Capabilities().empty() &&
+         std::ranges::none_of(cuda::Capabilities(), &cuda::IsLeftOutOfFused);
+}
 bool IsLink(const KernelSpec& spec) { return spec.device == DeviceKind::kCuda && cuda::IsFusable(spec); }
 MaybeKernel MakeChain(const ChainSpec& chain) { return cuda::MakeFused(chain); }
 

@@ -1,16 +1,21 @@
 #include "executor/kernels/cuda/fused_image.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,10 +34,12 @@ constexpr const char* kOptions[] = {"-std=c++20", "--fmad=false", "-default-devi
 
 constexpr int64_t kLargest = int64_t{64} << 20;  // bytes of a file
 
+using Image = const unsigned long long*;
 struct Images {
   std::mutex mutex = {};
   std::optional<std::string> folder = {};
-  std::map<std::string, const unsigned long long*> of = {};  // by name; null: it cannot be compiled
+  std::map<std::string, std::shared_future<Image>> of = {};  // by name; null: it cannot be compiled
+  std::set<int> left_out = {};                               // capabilities
 };
 Images& All() {
   static auto& all = *new Images;
@@ -61,11 +68,18 @@ Head HeadOf(std::string_view image) {
   return head;
 }
 
+bool IsOurs(const std::string& folder) {
+  struct stat about = {};
+  return ::stat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() &&
+         (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 // "" if it is not there, or damaged.
-std::string ReadImage(const std::string& path) {
+std::string ReadImage(const std::string& folder, const std::string& name) {
+  if (folder.empty() || !IsOurs(folder)) return "";
   std::string file;
   try {
-    file = ReadFile(path, kLargest);
+    file = ReadFile(folder + "/" + name, kLargest);
   } catch (const DataError&) {
     return "";
   }
@@ -75,44 +89,51 @@ std::string ReadImage(const std::string& path) {
   return std::memcmp(&head, file.data(), sizeof head) == 0 ? image : "";
 }
 
-void WriteImage(const std::string& path, const std::string& image) {
+void WriteImage(const std::string& folder, const std::string& name, const std::string& image) {
+  if (folder.empty()) return;
   const Head head = HeadOf(image);
   try {
-    MakeFolderOf(path);
-    WriteFileAtomically(path, std::string(reinterpret_cast<const char*>(&head), sizeof head) + image);
+    MakeFolderOf(folder);
+    ::mkdir(folder.c_str(), 0700);  // there already, or not: the next line sees
+    if (!IsOurs(folder)) Throw<DataError>("{}: it cannot be made, or is not this user's alone to write to", folder);
+    WriteFileAtomically(folder + "/" + name, std::string(reinterpret_cast<const char*>(&head), sizeof head) + image);
   } catch (const DataError& error) {
     LogLine(LogLevel::kInfo, fmt::format("a fused kernel is not kept for other processes: {}", error.message()));
   }
 }
 
 // For ever.
-const unsigned long long* Keep(const std::string& image) {
+Image Keep(const std::string& image) {
   auto& words = *new std::vector<unsigned long long>(image.size() / sizeof(unsigned long long) + 1);
   std::memcpy(words.data(), image.data(), image.size());
   return words.data();
 }
 
-}  // namespace
+struct Compiled {
+  std::string image = {};
+  NvrtcResult result = kNvrtcSuccess;
+  std::string problem = {};  // unless it is success
+};
 
-std::string CompileFused(const NvrtcApi& api, const std::string& source, int capability) {
+Compiled Compile(const NvrtcApi& api, const std::string& source, int capability) {
   NvrtcProgram* program = nullptr;
-  const auto check = [&](NvrtcResult result, const char* call) {
-    if (result != kNvrtcSuccess) Throw<DeviceError>("{}: {}", call, api.get_error_string(result));
+  const auto refused = [&](NvrtcResult result, const char* call) {
+    return Compiled{.result = result, .problem = fmt::format("{}: {}", call, api.get_error_string(result))};
   };
   std::vector<const char*> names, texts;
   for (const FusedHeader& header : FusedHeaders()) {
     names.push_back(header.name);
     texts.push_back(header.text);
   }
-  check(api.create_program(&program, source.c_str(), "bindery_fused.cu", static_cast<int>(names.size()), texts.data(),
-                           names.data()),
-        "nvrtcCreateProgram");
+  NvrtcResult result = api.create_program(&program, source.c_str(), "bindery_fused.cu", static_cast<int>(names.size()),
+                                          texts.data(), names.data());
+  if (result != kNvrtcSuccess) return refused(result, "nvrtcCreateProgram");
   const std::unique_ptr<NvrtcProgram, std::function<void(NvrtcProgram*)>> owned(
       program, [&](NvrtcProgram* made) { api.destroy_program(&made); });
   std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
   const std::string architecture = fmt::format("--gpu-architecture=sm_{}", capability);
   options.push_back(architecture.c_str());
-  const NvrtcResult result = api.compile_program(program, static_cast<int>(options.size()), options.data());
+  result = api.compile_program(program, static_cast<int>(options.size()), options.data());
   if (result != kNvrtcSuccess) {
     size_t bytes = 0;
     std::string log;
@@ -120,34 +141,103 @@ std::string CompileFused(const NvrtcApi& api, const std::string& source, int cap
       log.resize(bytes);
       if (api.get_program_log(program, log.data()) != kNvrtcSuccess) log.clear();
     }
-    Throw<DeviceError>("nvrtcCompileProgram for sm_{}: {}: {}", capability, api.get_error_string(result), log.c_str());
+    Compiled compiled = refused(result, fmt::format("nvrtcCompileProgram for sm_{}", capability).c_str());
+    if (!log.empty()) compiled.problem += fmt::format(": {}", log.c_str());
+    return compiled;
   }
+  Compiled compiled;
   size_t bytes = 0;
-  check(api.get_cubin_size(program, &bytes), "nvrtcGetCUBINSize");
-  std::string image(bytes, '\0');
-  check(api.get_cubin(program, image.data()), "nvrtcGetCUBIN");
-  return image;
+  result = api.get_cubin_size(program, &bytes);
+  if (result != kNvrtcSuccess) return refused(result, "nvrtcGetCUBINSize");
+  compiled.image.resize(bytes);
+  result = api.get_cubin(program, compiled.image.data());
+  if (result != kNvrtcSuccess) return refused(result, "nvrtcGetCUBIN");
+  return compiled;
+}
+
+// From its file, or by NVRTC.
+Image Make(const NvrtcApi& api, const std::string& source, int capability, const std::string& folder,
+           const std::string& name) {
+  if (const std::string image = ReadImage(folder, name); !image.empty()) return Keep(image);
+  const Compiled compiled = Compile(api, source, capability);
+  if (compiled.result == kNvrtcErrorCompilation) {
+    LogLine(LogLevel::kWarning,
+            fmt::format("a chain of elementwise operators is launched one by one: {}", compiled.problem));
+    return nullptr;
+  }
+  if (compiled.result != kNvrtcSuccess) {
+    LeaveOutFused(capability, compiled.problem);
+    return nullptr;
+  }
+  WriteImage(folder, name, compiled.image);
+  return Keep(compiled.image);
+}
+
+// The folder now.
+std::string Folder(Images* locked) {
+  if (!locked->folder) locked->folder = FusedFolder();
+  return *locked->folder;
+}
+
+}  // namespace
+
+std::string CompileFused(const NvrtcApi& api, const std::string& source, int capability) {
+  Compiled compiled = Compile(api, source, capability);
+  if (compiled.result != kNvrtcSuccess) Throw<DeviceError>("{}", compiled.problem);
+  return std::move(compiled.image);
 }
 
 const unsigned long long* FusedImage(const NvrtcApi& api, const std::string& source, int capability) {
   const std::string name = Name(api, source, capability);
   Images& all = All();
-  const std::lock_guard lock(all.mutex);
-  if (const auto found = all.of.find(name); found != all.of.end()) return found->second;
-  if (!all.folder) all.folder = FusedFolder();
-  const std::string path = *all.folder + "/" + name;
-  std::string image = all.folder->empty() ? "" : ReadImage(path);
-  if (image.empty()) {
-    try {
-      image = CompileFused(api, source, capability);
-    } catch (const DeviceError& error) {
-      LogLine(LogLevel::kWarning,
-              fmt::format("a chain of elementwise operators is launched one by one: {}", error.message()));
-      return all.of[name] = nullptr;
+  std::promise<Image> promise;
+  std::shared_future<Image> others;
+  std::string folder;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (all.left_out.contains(capability)) return nullptr;
+    std::shared_future<Image>& of = all.of[name];
+    if (of.valid()) {
+      others = of;
+    } else {
+      of = promise.get_future().share();
+      folder = Folder(&all);
     }
-    if (!all.folder->empty()) WriteImage(path, image);
   }
-  return all.of[name] = Keep(image);
+  if (others.valid()) return others.get();
+  try {
+    const Image image = Make(api, source, capability, folder, name);
+    promise.set_value(image);
+    return image;
+  } catch (...) {  // no memory, say: the next who asks tries again
+    promise.set_exception(std::current_exception());
+    const std::lock_guard lock(all.mutex);
+    all.of.erase(name);
+    throw;
+  }
+}
+
+void LeaveOutFused(int capability, const std::string& reason) {
+  Images& all = All();
+  const std::lock_guard lock(all.mutex);
+  if (!all.left_out.insert(capability).second) return;
+  LogLine(LogLevel::kWarning, fmt::format("elementwise operators on GPUs are launched one by one: {}", reason));
+}
+
+bool IsLeftOutOfFused(int capability) {
+  Images& all = All();
+  const std::lock_guard lock(all.mutex);
+  return all.left_out.contains(capability);
+}
+
+void RefuseFused(const NvrtcApi& api, const std::string& source, int capability, const std::string& reason) {
+  std::string folder;
+  {
+    const std::lock_guard lock(All().mutex);
+    folder = Folder(&All());
+  }
+  if (!folder.empty() && IsOurs(folder)) ::unlink((folder + "/" + Name(api, source, capability)).c_str());
+  LeaveOutFused(capability, reason);
 }
 
 std::string FusedFolder() {
@@ -166,6 +256,7 @@ void UseFusedFolder(const std::string& folder) {
   const std::lock_guard lock(all.mutex);
   all.folder = folder;
   all.of.clear();
+  all.left_out.clear();
 }
 
 }  // namespace bindery::cuda

@@ -253,6 +253,39 @@ TEST_P(CudaCaptureTest, GraphsOfWhatIsNoMoreGo) {
   EXPECT_EQ(fake::CountLive().graphs, before);
 }
 
+// Of lists of operations, as joined ones are, however many take turns, those that came last are known.
+TEST_P(CudaCaptureTest, OfManyTheLastAreKept) {
+  constexpr int kMost = 32;
+  const int times = 3;
+  std::vector<PreparedPtr> all;
+  std::vector<Tensor> results;
+  const Tensor in = Of(0.5);
+  for (int i = 0; i < kMost + 8; ++i) {
+    results.push_back(Of(i));
+    all.push_back(AddAndDouble(in, results.back(), &times));
+  }
+  engine_->WaitAll();
+  const int before = fake::CountLive().graphs;
+  for (const PreparedPtr& work : all) {
+    for (int run = 0; run < 2; ++run) {
+      engine_->Push(work);
+      engine_->WaitAll();
+    }
+  }
+  EXPECT_EQ(fake::CountLive().graphs - before, kMost);
+  const int64_t launches = fake::GraphLaunches();
+  for (const int i : {kMost + 7, 8, 7}) {
+    engine_->Push(all[static_cast<size_t>(i)]);
+    engine_->WaitAll();
+  }
+  EXPECT_EQ(fake::GraphLaunches() - launches, 2) << "the last of these is not known any more";
+  for (const int i : {0, 7, 8, kMost + 7}) {
+    double expected = i;
+    for (int k = 0; k < times * (i == 0 ? 2 : 3); ++k) expected = 2 * (expected + 0.5);
+    EXPECT_EQ(results[static_cast<size_t>(i)].ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, expected));
+  }
+}
+
 // What CUDA refuses while a stream is captured.
 TEST(CudaFakeTest, RefusesWhatCannotBeCaptured) {
   const cuda::RuntimeApi& api = fake::Api();

@@ -1,12 +1,11 @@
-// Chains of elementwise operators as one kernel: the bits that the operators give one by one; what NVIDIA's own NVRTC
-// makes of their sources; and the files that images are kept in.
+// Chains of elementwise operators as one kernel: the bits that the operators give one by one, and what NVIDIA's own
+// NVRTC makes of their sources. Of images and their files: fused_image_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <string>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "executor/executor.h"
 #include "executor/kernels/cuda/fused_image.h"
 #include "executor/kernels/cuda/fused_source.h"
@@ -36,18 +34,9 @@ class CudaFusedTest : public testing::Test {
     cuda::UseNvrtc(fake::Nvrtc());
     cuda::UseFusedFolder("");
     fake::RefuseSources(false);
-    fake::SetNvrtcVersion(1);
     unsetenv("BINDERY_NVRTC");
   }
 };
-
-// A folder of this test's own, which is not there.
-std::string NewFolder() {
-  static int number = 0;
-  const std::string folder = testing::TempDir() + "fused" + std::to_string(++number);
-  std::filesystem::remove_all(folder);
-  return folder;
-}
 
 struct Results {
   std::vector<HostTensor> values;      // the outputs, then the gradients of all inputs
@@ -191,6 +180,25 @@ TEST_F(CudaFusedTest, LongChains) {
   EXPECT_GE(CountFused(ExpectSame(sum, inputs, DType::kFloat32)), 2);
 }
 
+// What a chain reads is alive until its end, and may be more than what it saves: then only those are joined that keep
+// no more alive.
+TEST_F(CudaFusedTest, TakesNoMoreMemory) {
+  const Symbol x = Variable("x"), a = Softmax(x), b = Softmax(x * 2.0), c = Softmax(x * 3.0);
+  const Symbol h = Tanh(a * b + c);
+  Symbol branch = Softmax(Sqrt(h));
+  for (int i = 0; i < 3; ++i) branch = Softmax(Concat({branch, x}, {.axis = 1}) * 0.5);
+  branch = Sum(branch, {.axes = {1}, .keepdims = true});
+  for (const Symbol& y : {h + branch, Tanh(a * b + c) + Softmax(Softmax(x * 4.0))}) {
+    ExecutorOptions options{.device = Cuda(0), .inputs = {{"x", {64, 64}}}, .for_training = false};
+    const Executor fused(y, options);
+    cuda::UseNvrtc(nullptr);
+    const Executor plain(y, options);
+    cuda::UseNvrtc(fake::Nvrtc());
+    EXPECT_GT(CountCallsOf(fused, "fused"), 0);
+    EXPECT_LE(fused.plan().arena_bytes, plain.plan().arena_bytes);
+  }
+}
+
 // A plan names what a call does, and says how.
 TEST_F(CudaFusedTest, ThePlanNamesTheOperators) {
   ExecutorOptions options{.device = Cuda(0), .inputs = {{"x", {5}}}, .for_training = false};
@@ -222,91 +230,6 @@ TEST_F(CudaFusedTest, WithoutNvrtc) {
   EXPECT_GT(CountFused(fused), 0);
   EXPECT_EQ(fused.values, refused.values);
 }
-
-// ---- files ----
-
-FusedProgram TwoSteps(double factor) {
-  return {
-      .inputs = {{DType::kFloat32, FusedProgram::Reads::kSame}},
-      .steps = {{"UnaryFunctions", 0, DType::kFloat32, {0}}, {"CurveFunctions", 0, DType::kFloat32, {1}, factor, 0}}};
-}
-
-std::vector<std::string> FilesIn(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
-  return files;
-}
-
-TEST_F(CudaFusedTest, ImagesAreKeptInFiles) {
-  const std::string folder = NewFolder(), source = FusedSource(TwoSteps(0.5));
-  const cuda::NvrtcPtr api = fake::Nvrtc();
-  const auto compiled_by = [&](const std::string& of, int capability, bool forget = true) {
-    if (forget) cuda::UseFusedFolder(folder);  // as another process
-    const int64_t before = fake::FusedCompiled();
-    EXPECT_NE(cuda::FusedImage(*api, of, capability), nullptr);
-    return fake::FusedCompiled() - before;
-  };
-  EXPECT_EQ(compiled_by(source, 90), 1);
-  EXPECT_EQ(compiled_by(source, 90, false), 0);
-  EXPECT_EQ(compiled_by(source, 90), 0);
-  EXPECT_EQ(FilesIn(folder).size(), 1u);
-  EXPECT_EQ(compiled_by(source, 80), 1);
-  EXPECT_EQ(compiled_by(FusedSource(TwoSteps(0.25)), 90), 1);
-  fake::SetNvrtcVersion(2);
-  EXPECT_EQ(compiled_by(source, 90), 1);
-  EXPECT_EQ(FilesIn(folder).size(), 4u);
-  fake::SetNvrtcVersion(1);
-  EXPECT_EQ(compiled_by(source, 90), 0);
-}
-
-// Each is made again, and is whole then.
-TEST_F(CudaFusedTest, DamagedFilesAreMadeAgain) {
-  const std::string folder = NewFolder(), source = FusedSource(TwoSteps(0.5));
-  const cuda::NvrtcPtr api = fake::Nvrtc();
-  cuda::UseFusedFolder(folder);
-  const unsigned long long* const first = cuda::FusedImage(*api, source, 90);
-  ASSERT_EQ(FilesIn(folder).size(), 1u);
-  const std::string path = FilesIn(folder)[0], whole = ReadFile(path);
-  const std::string image(reinterpret_cast<const char*>(first));
-  std::string flipped = whole;
-  flipped[flipped.size() / 2] ^= 1;
-  for (const std::string& damaged :
-       {std::string(), whole.substr(0, 10), whole.substr(0, whole.size() - 1), whole + "x", flipped}) {
-    WriteFileAtomically(path, damaged);
-    cuda::UseFusedFolder(folder);
-    const int64_t before = fake::FusedCompiled();
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(cuda::FusedImage(*api, source, 90))), image);
-    EXPECT_EQ(fake::FusedCompiled() - before, 1);
-    EXPECT_EQ(ReadFile(path), whole);
-  }
-}
-
-TEST_F(CudaFusedTest, AFolderThatCannotBeWritten) {
-  const std::string file = NewFolder();
-  WriteFileAtomically(file, "a file");
-  cuda::UseFusedFolder(file + "/below");
-  EXPECT_NE(cuda::FusedImage(*fake::Nvrtc(), FusedSource(TwoSteps(0.5)), 90), nullptr);
-  EXPECT_EQ(ReadFile(file), "a file");
-}
-
-TEST_F(CudaFusedTest, TheFolderIsTheUsersOwn) {
-  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
-  const std::string cache = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
-  setenv("HOME", "/home/me", 1);
-  unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(cuda::FusedFolder(), "/home/me/.cache/bindery/fused");
-  setenv("XDG_CACHE_HOME", "beside", 1);
-  EXPECT_EQ(cuda::FusedFolder(), "/home/me/.cache/bindery/fused");
-  setenv("XDG_CACHE_HOME", "/fast", 1);
-  EXPECT_EQ(cuda::FusedFolder(), "/fast/bindery/fused");
-  unsetenv("XDG_CACHE_HOME");
-  unsetenv("HOME");
-  EXPECT_EQ(cuda::FusedFolder(), "");
-  if (!home.empty()) setenv("HOME", home.c_str(), 1);
-  if (!cache.empty()) setenv("XDG_CACHE_HOME", cache.c_str(), 1);
-}
-
-// ---- NVIDIA's own ----
 
 // All functions of all lists, of inputs of all kinds.
 FusedProgram Everything(bool in_double) {

@@ -52,6 +52,8 @@ struct Live {
 };
 Live CountLive();
 
+void RefuseImages(bool yes);  // that are neither the program's nor loaded already, as a driver that is too old
+
 int64_t GraphLaunches();       // so far
 void RefuseCapture(bool yes);  // as a driver that cannot
 

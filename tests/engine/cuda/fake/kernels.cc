@@ -21,7 +21,7 @@ Images& AllImages() {
 }
 std::vector<FakeKernel> (*loader)(const void* image) = nullptr;
 std::atomic<unsigned> other_threads = 0;
-std::atomic<bool> real_threads = false;
+std::atomic<bool> real_threads = false, refuses_images = false;
 std::mutex images_mutex;
 
 [[maybe_unused]] const bool kEngines = (AddImage<AllKernels>(bindery_cuda_image), true);
@@ -31,6 +31,7 @@ CUresult ModuleLoadData(CUmodule* module, const void* image) {
   if (const CUresult result = RefuseWhileCapturing("cuModuleLoadData")) return result;
   const auto* const words = static_cast<const unsigned long long*>(image);
   const std::lock_guard lock(images_mutex);
+  if (refuses_images && !AllImages().contains(words)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   if (!AllImages().contains(words) && loader) {
     if (std::vector<FakeKernel> kernels = loader(image); !kernels.empty()) AddImage(words, std::move(kernels));
   }
@@ -68,6 +69,8 @@ void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels) 
 }
 
 void SetLoader(std::vector<FakeKernel> (*load)(const void* image)) { loader = load; }
+
+void RefuseImages(bool yes) { refuses_images = yes; }
 
 void UseRealThreads(bool use) { real_threads = use; }
 void SetThreads(int threads) { other_threads = static_cast<unsigned>(threads); }

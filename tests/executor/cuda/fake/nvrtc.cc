@@ -30,8 +30,11 @@ namespace {
 
 constexpr char kMagic[] = "image of the fake:\n";
 
-std::atomic<int64_t> compiled = 0, launched = 0;
+constexpr NvrtcResult kInvalidOption = 5;
+
+std::atomic<int64_t> asked = 0, compiled = 0, launched = 0;
 std::atomic<bool> refuses = false;
+std::atomic<int> refused_capability = 0;
 std::atomic<int> minor_version = 1;
 
 // ---- sources ----
@@ -198,7 +201,11 @@ std::vector<FakeKernel> Load(const void* image) {
 
 // ---- NVRTC's functions ----
 
-const char* GetErrorString(NvrtcResult result) { return result == 0 ? "NVRTC_SUCCESS" : "NVRTC_ERROR_COMPILATION"; }
+const char* GetErrorString(NvrtcResult result) {
+  return result == kNvrtcSuccess    ? "NVRTC_SUCCESS"
+         : result == kInvalidOption ? "NVRTC_ERROR_INVALID_OPTION"
+                                    : "NVRTC_ERROR_COMPILATION";
+}
 NvrtcResult Version(int* major, int* minor) {
   *major = 0;
   *minor = minor_version;
@@ -214,7 +221,10 @@ NvrtcResult DestroyProgram(NvrtcProgram** program) {
   *program = nullptr;
   return kNvrtcSuccess;
 }
-NvrtcResult CompileProgram(NvrtcProgram* program, int, const char* const*) {
+NvrtcResult CompileProgram(NvrtcProgram* program, int num_options, const char* const* options) {
+  ++asked;
+  const std::string unknown = "--gpu-architecture=sm_" + std::to_string(refused_capability);
+  if (std::find(options, options + num_options, unknown) != options + num_options) return kInvalidOption;
   if (refuses) return kNvrtcErrorCompilation;
   ++compiled;
   if (Parse(program->source)) return kNvrtcSuccess;
@@ -258,7 +268,9 @@ NvrtcPtr Nvrtc() {
 
 int64_t FusedCompiled() { return compiled; }
 int64_t FusedLaunched() { return launched; }
+int64_t FusedAsked() { return asked; }
 void RefuseSources(bool yes) { refuses = yes; }
+void RefuseCapability(int of) { refused_capability = of; }
 void SetNvrtcVersion(int minor) { minor_version = minor; }
 
 }  // namespace fake

@@ -14,6 +14,8 @@ NvrtcPtr Nvrtc();
 int64_t FusedCompiled();          // so far
 int64_t FusedLaunched();          // so far
 void RefuseSources(bool yes);     // with an error of the compiler's
+void RefuseCapability(int of);    // sources for it, as one that this NVRTC does not know; 0: none
+int64_t FusedAsked();             // to compile so far, what was refused, too
 void SetNvrtcVersion(int minor);  // of 0, which NVIDIA's never was
 
 }  // namespace bindery::cuda::fake
