@@ -25,7 +25,7 @@ int64_t MinorFaults() {
 }
 
 // Not through the sanitizers' shadow memory, which has page faults of its own.
-[[gnu::no_sanitize("address", "thread", "undefined")]] void TouchEveryPage(char* begin, int64_t bytes) {
+__attribute__((no_sanitize("address", "thread", "undefined"))) void TouchEveryPage(char* begin, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 4096) static_cast<volatile char*>(begin)[i] = 1;
 }
 
