@@ -17,6 +17,7 @@
 
 #include "engine/cuda/commands.h"
 #include "engine/cuda/gpu.h"
+#include "engine/cuda/padding.h"
 #include "engine/cuda/recording.h"
 #include "engine/stream.h"
 
@@ -42,9 +43,7 @@ class CudaStream final : public Stream {
   // it fails the operation by its fence.
   template <class Args>
   void Launch(Args args, int64_t threads, const std::string& what = {}) {  // at least so many, together
-#if __has_builtin(__builtin_clear_padding)
-    __builtin_clear_padding(&args);  // lists are compared
-#endif
+    ClearPadding(&args);
     LaunchKernel(gpu_.Kernel<Args>(), Args::kName, &args, sizeof args, threads, what);
   }
   // `name` lives as long as the program.
