@@ -120,13 +120,13 @@ void BenchFlat(int threads) {
   const auto update = [&](std::span<const void* const> gradients, std::span<void* const> copies) {
     const double momentum = 0.9;
     BuiltInKernelOf<update_rules::Momentum>()(DType::kFloat32, {.weight_decay = 1e-4, .settings = {&momentum, 1}},
-                                           {.gradients = gradients,
-                                            .weight = weight,
-                                            .new_weight = weight,
-                                            .states = {&state, 1},
-                                            .new_states = {&state, 1},
-                                            .copies = copies,
-                                            .elements = kElements});
+                                              {.gradients = gradients,
+                                               .weight = weight,
+                                               .new_weight = weight,
+                                               .states = {&state, 1},
+                                               .new_states = {&state, 1},
+                                               .copies = copies,
+                                               .elements = kElements});
   };
   void* const replica = chunks[3]->data();
   rate("sgd, momentum, 1 gradient", 5, [&] { update({grads, 1}, {}); });

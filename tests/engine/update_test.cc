@@ -162,7 +162,8 @@ TEST(UpdateTest, FollowsItsFormula) {
             const std::vector<double> moved = ExpectedUpdate(rule.name, args, g, weight.At(i), s);
             for (int64_t at = i, which = 0; at < actual.elements(); at += n, ++which) {  // copies are of the weight
               const double expected = moved[which > static_cast<int64_t>(states) ? 0 : static_cast<size_t>(which)];
-              ASSERT_NEAR(actual.At(at), expected, epsilon * (1 + std::fabs(expected))) << rule.name << " element " << at;
+              ASSERT_NEAR(actual.At(at), expected, epsilon * (1 + std::fabs(expected)))
+                  << rule.name << " element " << at;
             }
           }
         }
@@ -223,7 +224,7 @@ TEST(UpdateTest, KeepsNaNThroughClipping) {
   float grad = std::numeric_limits<float>::quiet_NaN(), weight = 1;
   const void* const grads[] = {&grad};
   BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat32, {.clip = 1},
-                                    {.gradients = grads, .weight = &weight, .new_weight = &weight, .elements = 1});
+                                       {.gradients = grads, .weight = &weight, .new_weight = &weight, .elements = 1});
   EXPECT_TRUE(std::isnan(weight));
 }
 
@@ -232,7 +233,8 @@ TEST(UpdateTest, RejectsWhatItCannotDo) {
   const void* const grads[] = {value};
   const UpdateArrays arrays{.gradients = grads, .weight = value, .new_weight = value, .elements = 1};
   EXPECT_THROW(BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat16, {}, arrays), Error);
-  EXPECT_THROW(BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat32, {}, {.weight = value, .new_weight = value}), Error);
+  EXPECT_THROW(BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat32, {}, {.weight = value, .new_weight = value}),
+               Error);
   EXPECT_THROW(BuiltInKernelOf<update_rules::Momentum>()(DType::kFloat32, {}, arrays), Error);
 }
 

@@ -191,9 +191,9 @@ TEST_F(SettingsTest, UnknownVariablesAreWarnedOf) {
   warned("BINDERY_MAXISA", "; did you mean BINDERY_MAX_ISA?");
   warned("BINDERY_CONFG", "; did you mean BINDERY_CONFIG?");
   warned("BINDERY_QQQQQQQQ", "");
-  const Words known = {"BINDERY_BATCH_SIZE=3", "BINDERY_TEST_X=1",       "BINDERY_MAX_ISA=avx2",
-                       "BINDERY_CUDNN=no",     "BINDERY_CUBLASLT=no",    "BINDERY_NCCL=no",
-                       "BINDERY_TF32=yes",     "BINDERY_CUDA_GRAPHS=no", "BINDERY_NVRTC=no", "BINDERYX=1"};
+  const Words known = {"BINDERY_BATCH_SIZE=3", "BINDERY_TEST_X=1", "BINDERY_MAX_ISA=avx2", "BINDERY_CUDNN=no",
+                       "BINDERY_CUBLASLT=no",  "BINDERY_NCCL=no",  "BINDERY_TF32=yes",     "BINDERY_CUDA_GRAPHS=no",
+                       "BINDERY_NVRTC=no",     "BINDERYX=1"};
   EXPECT_EQ(With(known, {"devices"}).err, "");
 }
 

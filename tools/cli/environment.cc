@@ -20,7 +20,8 @@ constexpr EnvironmentVariable kVariables[] = {
     {"BINDERY_CUDNN", "no: convolutions on GPUs are by own kernels, not by cuDNN."},
     {"BINDERY_MAX_ISA", "The highest instruction set that kernels of CPUs may use: baseline, avx2 or avx512."},
     {"BINDERY_NCCL", "no: GPUs exchange by copies, not by NCCL."},
-    {"BINDERY_NVRTC", "no: elementwise operators behind each other are one launch each on GPUs, not one kernel by NVRTC."},
+    {"BINDERY_NVRTC",
+     "no: elementwise operators behind each other are one launch each on GPUs, not one kernel by NVRTC."},
     {"BINDERY_TF32", "yes: libraries may round what they multiply on GPUs to TF32, of 11 bits."},
 };
 

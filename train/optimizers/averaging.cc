@@ -25,8 +25,9 @@ std::optional<Averaging> ParseAveraging(std::string_view text) {
     if (*start < 1 || every < 1) call.Fail("start and every must be >= 1");
     const CallPrinter printer =
         CallPrinter("swa").Add("start", fmt::format("{}", *start)).Add("every", fmt::format("{}", every));
-    return Averaging{
-        printer.Text(), BuiltInKernelOf<update_rules::Swa>(), {static_cast<double>(*start), static_cast<double>(every)}};
+    return Averaging{printer.Text(),
+                     BuiltInKernelOf<update_rules::Swa>(),
+                     {static_cast<double>(*start), static_cast<double>(every)}};
   }
   const std::vector<std::string> known = {"ema", "swa"};
   Throw("unknown average \"{}\"{}", call.name(), NameHint(call.name(), known));

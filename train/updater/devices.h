@@ -71,7 +71,7 @@ class Updater::OnDevices {
   // A device that has a status: one that updates something, or whose kernels may refuse its data.
   struct Owner {
     size_t device = 0;
-    std::vector<Share> shares = {};  // none: it only has a status
+    std::vector<Share> shares = {};      // none: it only has a status
     Tensor status = {}, committed = {};  // of its StepTally
     // Sums of squares by place: of gradients, and of what is measured; and what follows from those of all owners.
     Tensor gradients = {}, measured = {}, clip_factor = {}, squares = {};
