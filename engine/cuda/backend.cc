@@ -80,6 +80,15 @@ class Cudas final : public Backend {
     s.Copy(copy);
   }
 
+  std::vector<Gpu*> InUse() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Gpu*> used;
+    for (const auto& [mine, error] : gpus_) {
+      if (mine) used.push_back(mine.get());
+    }
+    return used;
+  }
+
  private:
   Gpu& GpuOf(Device device) const {
     if (device.index >= static_cast<int>(facts_.size())) {
@@ -119,14 +128,19 @@ class Cudas final : public Backend {
   StagingPieces staging_;
 };
 
+Cudas& All() {
+  static Cudas& all = *new Cudas;  // never destroyed: tensors may be static
+  return all;
+}
+
 }  // namespace
+
+std::vector<Gpu*> GpusInUse() { return All().InUse(); }
+
 }  // namespace bindery::cuda
 
 namespace bindery {
 
-Backend& CudaBackend() {
-  static Backend& backend = *new cuda::Cudas;  // never destroyed: tensors may be static
-  return backend;
-}
+Backend& CudaBackend() { return cuda::All(); }
 
 }  // namespace bindery

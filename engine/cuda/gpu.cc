@@ -29,21 +29,7 @@ bool IsOfWork(CUresult result) {
   }
 }
 
-struct Made {
-  std::mutex mutex = {};
-  std::vector<Gpu*> gpus = {};
-};
-Made& AllMade() {
-  static auto& made = *new Made;
-  return made;
-}
-
 }  // namespace
-
-std::vector<Gpu*> GpusInUse() {
-  const std::lock_guard lock(AllMade().mutex);
-  return AllMade().gpus;
-}
 
 std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
   const auto check = [&](CUresult result, const char* call) { CheckCall(api, result, "CUDA", call); };
@@ -76,9 +62,9 @@ std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
 
 Gpu::Gpu(const RuntimeApi& runtime, int index, const std::vector<GpuFacts>& all)
     : api(runtime), device(Cuda(index)), facts(all[static_cast<size_t>(index)]) {
-  if (facts.major < 8) {
-    Throw<DeviceError>("{} is not available: {} has compute capability {}.{}, 8.0 is needed", device, facts.name,
-                       facts.major, facts.minor);
+  if (facts.major < kLeastMajor) {
+    Throw<DeviceError>("{} is not available: {} has compute capability {}.{}, {}.0 is needed", device, facts.name,
+                       facts.major, facts.minor, kLeastMajor);
   }
   const auto need = [&](int has, const char* what) {
     if (!has) Throw<DeviceError>("{} is not available: {} has no {} with this driver", device, facts.name, what);
@@ -105,8 +91,6 @@ Gpu::Gpu(const RuntimeApi& runtime, int index, const std::vector<GpuFacts>& all)
   }
   Check(api.mem_pool_set_access(pool_, access_.data(), access_.size()), "cuMemPoolSetAccess");
   LoadKernels();
-  const std::lock_guard lock(AllMade().mutex);
-  AllMade().gpus.push_back(this);
 }
 
 void Gpu::LoadKernels() {

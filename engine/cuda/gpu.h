@@ -35,6 +35,7 @@ struct GpuFacts {
   int multiprocessors = 1;
   int pools = 0, mapping = 0, stream_writes = 0;  // 1: there are memory pools, mapped memory, 64-bit writes by streams
 };
+inline constexpr int kLeastMajor = 8;  // GPUs of a lower compute capability are not used
 // Throws DeviceError, with the reason, if there is none.
 std::vector<GpuFacts> FindGpus(const RuntimeApi& api);
 
@@ -147,7 +148,8 @@ class Gpu {
   mutable std::atomic<bool> failed_ = false;
 };
 
-// Those of this process that were made so far, in that order.
+// Those that this process uses so far, by their numbers (engine/cuda/backend.cc). Throws DeviceError if there are no
+// GPUs.
 std::vector<Gpu*> GpusInUse();
 
 }  // namespace bindery::cuda

@@ -75,7 +75,7 @@ const std::set<int>& Capabilities() {
     std::set<int> found;
     try {
       for (const GpuFacts& gpu : FindGpus(Runtime())) {
-        if (gpu.major >= 8) found.insert(CapabilityOf(gpu));
+        if (gpu.major >= kLeastMajor) found.insert(CapabilityOf(gpu));
       }
     } catch (const DeviceError&) {  // whoever asks for a device hears of it
     }
