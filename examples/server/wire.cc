@@ -74,9 +74,8 @@ class Filler {
       }
       if (value.is_null()) {
         Throw<DataError>(
-            "input \"{}\", element {}: expected a number, got null; the model's preprocessing says nothing (missing=) "
-            "to "
-            "take its place",
+            "input \"{}\", element {}: expected a number, got null; the model's preprocessing says nothing "
+            "(missing=) to take its place",
             input_.name, next_);
       }
       if (!value.is_number()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,9 @@ const std::vector<std::string>& Scales() {
   static const std::vector<std::string> kScales = {"none", "standard", "range"};  // as ColumnScale has them
   return kScales;
 }
+
+// What they and their numbers are called in a text; arrays have a scale, too, which is a number.
+constexpr const char* kOfScales[] = {"max", "mean", "min", "scale", "std"};
 
 // What the numbers of a scale are called.
 std::pair<const char*, const char*> NumbersOf(ColumnScale scale) {
@@ -174,8 +178,8 @@ void AddScaling(const ColumnScaling& scaling, SettingTexts* settings) {
 void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, const SettingTexts& used) {
   if (DataSettings settings(text); settings.Flag("measure", false)) return;
   const std::string scale = Find(used, "scale");
-  if (!ScalesColumns(used) || scale == Scales()[0] || Find(trained, "scale") != scale) return;
-  for (const char* const name : {"mean", "std", "min", "max"}) {
+  if (!ScalesColumns(used) || scale == Scales()[0]) return;
+  for (const char* const name : kOfScales) {
     if (Find(used, name) != Find(trained, name)) return;
   }
   LogLine(LogLevel::kInfo, fmt::format("data \"{}\": scaled by the numbers of the rows that the model was trained on "
@@ -185,7 +189,7 @@ void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, co
 
 SettingTexts ForKind(const std::string& kind, SettingTexts settings) {
   if (ScalesColumns(settings) == (kind == "csv")) return settings;
-  for (const char* name : {"max", "mean", "min", "scale", "std"}) settings.erase(name);
+  for (const char* const name : kOfScales) settings.erase(name);
   return settings;
 }
 
@@ -211,8 +215,7 @@ void NoteOtherPreprocessing(const std::string& text, const DataSettings* setting
     const std::string now = Find(used, name), then = Find(trained, name);
     const bool is_side = name == "rows" || name == "columns";
     const bool said = settings != nullptr && (settings->IsSaid(name) || (is_side && settings->IsSaid("size")));
-    const bool lost = now.empty() && std::ranges::any_of(std::vector{"max", "mean", "min", "scale", "std"},
-                                                         [&](const char* number) { return name == number; });
+    const bool lost = now.empty() && std::ranges::find(kOfScales, name) != std::end(kOfScales);
     if (now == then || !(said || lost)) continue;
     const auto describe = [&](const std::string& value) {
       return value.empty() ? "no " + name : fmt::format("{}={}", name, Shown(value));

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/parse_number.h"
 #include "train/loop/loop.h"
 
 namespace bindery {
@@ -86,10 +87,10 @@ struct State {
       const std::string name = line.substr(second + 1);
       Series& curve = curves[name];
       curve.name = name.substr(name.find('/') + 1);
-      double x = NAN, y = NAN;  // "nan" and "inf" are read, too; the program's locale has no say
-      std::from_chars(line.data(), line.data() + first, x);
-      std::from_chars(line.data() + first + 1, line.data() + second, y);
-      curve.points.emplace_back(x, y);
+      const std::string_view numbers = line;  // "nan" and "inf", too; a program's locale has no say
+      const auto x = ParseNumber<double>(numbers.substr(0, first)),
+                 y = ParseNumber<double>(numbers.substr(first + 1, second - first - 1));
+      curve.points.emplace_back(x.value_or(NAN), y.value_or(NAN));
     }
   }
 };
