@@ -29,7 +29,7 @@ def compile_features(ctx):
     )
 
 def compile(ctx, source, out, read, mnemonic, header = False, more_flags = []):
-    """Compiles a source to an object, or a header to a precompiled one, with the flags that cc_library would give.
+    """Compiles a source to an object, or a header to a precompiled one, with the build's options and the rule's.
 
     Args:
       ctx: of a rule with COMPILE_ATTRIBUTES, COMPILE_FRAGMENTS and COMPILE_TOOLCHAINS.
@@ -70,7 +70,7 @@ def compile(ctx, source, out, read, mnemonic, header = False, more_flags = []):
         use_pic = True,
     )
     if ctx.attr.compiler:
-        # Without what the toolchain passes to its own compiler, but for what headers can tell.
+        # Without what the toolchain gives to its own compiler, but for what headers can tell.
         arguments = ["-DNDEBUG", "-fPIC"]
         for option, values in [
             ("-D", read.defines),

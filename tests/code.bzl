@@ -1,8 +1,8 @@
-"""Code of tests, by clang without optimisation: in a third of the time that the build's compiler takes for it."""
+"""Code of tests, by clang without optimisation: it takes less time for it than the build's compiler."""
 
 load("//base:compile.bzl", "COMPILE_ATTRIBUTES", "COMPILE_FRAGMENTS", "COMPILE_TOOLCHAINS", "compile", "compile_features")
 
-# For test_code and the headers that are precompiled for it. With sanitizers the whole build is clang's.
+# For test_code and the headers that are precompiled for it. With sanitizers all of the build is clang's.
 TEST_COMPILER = select({
     "//:sanitized": "",
     "//:one_compiler": "",
@@ -33,11 +33,11 @@ def _impl(ctx):
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset(objects)),
         linking_contexts = [libraries.linking_context],
         alwayslink = ctx.attr.alwayslink,
-        disallow_dynamic_library = True,
+        disallow_dynamic_library = True,  # some tests replace operator new: in the program itself
     )
     return [CcInfo(compilation_context = read, linking_context = linking)]
 
-test_code = rule(
+_test_code = rule(
     implementation = _impl,
     attrs = dict(
         COMPILE_ATTRIBUTES,
@@ -53,3 +53,18 @@ test_code = rule(
     fragments = COMPILE_FRAGMENTS,
     toolchains = COMPILE_TOOLCHAINS,
 )
+
+def test_code(name, precompiled, **kwargs):
+    """A library of sources that all include a header of //tests/precompiled first, which `precompiled` names."""
+    _test_code(
+        name = name,
+        testonly = True,
+        compiler = TEST_COMPILER,
+        copts = TEST_OPTIMIZATION,
+        precompiled = select({
+            "//:not_precompiled": None,
+            "//conditions:default": "//tests/precompiled:" + precompiled,
+        }),
+        visibility = ["//tests:__subpackages__"],
+        **kwargs
+    )

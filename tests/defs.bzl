@@ -1,7 +1,7 @@
 """One test binary per *_test.cc of a folder."""
 
 load("@rules_cc//cc:defs.bzl", "cc_test")
-load("//tests:code.bzl", "TEST_COMPILER", "TEST_OPTIMIZATION", "test_code")
+load("//tests:code.bzl", "test_code")
 
 _FAKE_CUDA = "//tests/engine/cuda/fake"
 
@@ -44,32 +44,20 @@ def bindery_tests(
     for name in medium + loader + on_devices + delayed + on_cuda + of_cuda:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
-    first = select({
-        "//:not_precompiled": None,
-        "//conditions:default": "//tests/precompiled:" + precompiled,
-    })
     test_code(
         name = "helpers",
-        testonly = True,
-        compiler = TEST_COMPILER,
         srcs = native.glob(["*.cc"], allow_empty = True, exclude = ["*_test.cc"]),
         hdrs = native.glob(["*.h"], allow_empty = True),
-        visibility = ["//tests:__subpackages__"],
-        copts = TEST_OPTIMIZATION,
-        precompiled = first,
+        precompiled = precompiled,
         deps = deps + ["//tests:message_of", "//tests:test_folder", "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]
         test_code(
             name = name + "_code",
-            testonly = True,
-            compiler = TEST_COMPILER,
             srcs = [source],
-            visibility = ["//tests:__subpackages__"],
-            copts = TEST_OPTIMIZATION,
             alwayslink = True,
-            precompiled = first,
+            precompiled = precompiled,
             deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] + ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
