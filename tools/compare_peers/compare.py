@@ -75,13 +75,24 @@ class Comparison:
         self.left_out.append((who, str(why)))
         print(f"  left out: {who}: {why}", flush=True)
 
-    def ours(self, devices, folder):
-        os.makedirs(folder, exist_ok=True)
-        command = [self.options.program, *self.common, "--folder", folder]
+    def start_ours(self, devices):
+        command = [self.options.program, *self.common, "--folder", self.folder]
         command += ["--device", ",".join(f"cpu:{i}" for i in range(devices))]
         command += ["--threads", str(max(1, self.work.threads // devices))]
         command += ["--optimizer", f"sgd(lr={self.rate}, momentum={MOMENTUM})"]
-        side = Side(command, dict(os.environ), self.options.cores, self.options.timeout)
+        return Side(command, dict(os.environ), self.options.cores, self.options.timeout)
+
+    def write(self):
+        """What the others start from. Says what they cannot have."""
+        side = self.start_ours(1)
+        with ended_on_failure(side):
+            side.write()
+        complaint = side.complaint()
+        side.end()
+        return complaint
+
+    def ours(self, devices):
+        side = self.start_ours(devices)
         with ended_on_failure(side):
             side.make(CHECKED)
         side.configuration = Configuration(())
@@ -91,7 +102,7 @@ class Comparison:
         """Batch-norm in training is by each context's share: ours is asked on as many devices."""
         contexts = contexts if self.work.training else 1
         if contexts not in self.expected:
-            side = self.ours(contexts, os.path.join(self.folder, f"{contexts}-devices"))
+            side = self.ours(contexts)
             side.end()
             self.expected[contexts] = side.found
         return self.expected[contexts]
@@ -157,7 +168,8 @@ class Comparison:
 
     def measure(self):
         """The row: all samples of all sides, and what is told of them."""
-        ours = self.ours(1, self.folder)
+        complaint = self.write()
+        ours = self.ours(1)
         self.expected[1] = ours.found
         sides = {}
         for peer in self.options.peers:
@@ -167,7 +179,7 @@ class Comparison:
                 self.leave_out(peer, "there is no Python with it")
                 continue
             if PEERS[peer].reads and not os.path.exists(os.path.join(self.folder, PEERS[peer].reads)):
-                self.leave_out(peer, f"we have not written {PEERS[peer].reads}: {ours.complaint()}")
+                self.leave_out(peer, f"we have not written {PEERS[peer].reads}: {complaint}")
                 continue
             side = self.search(peer)
             if side:

@@ -2,7 +2,7 @@
 //
 //   ours --model "gpt(layers=6, width=384)" --batch-size 4 --phase train --folder FOLDER
 //
-// It speaks the protocol of protocol.py. Asked to "make", it writes what the others start from into the folder:
+// It speaks the protocol of protocol.py. Asked to "write", it writes what the others start from into the folder:
 // initial.npz, parameters and running statistics by name, batch.npz, "data" and "label", and for predictions
 // model.onnx, the same network up to its scores.
 #include <fmt/format.h>
@@ -63,42 +63,71 @@ Samples Draw(const Options& o, const Shape& data_shape, const Shape& label_shape
   return samples;
 }
 
-void Save(const Options& o, HostTensorMap values, const Samples& samples) {
-  SaveWeights({.tensors = std::move(values)}, o.folder + "/initial.npz");
-  SaveWeights({.tensors = {{"data", samples.data}, {"label", samples.label}}}, o.folder + "/batch.npz");
-}
-
 // A side that is made: what it takes to do one step, and the mean cross-entropy that the step has found.
 struct Side {
   std::function<void()> step;
   std::function<double()> loss;
 };
 
+// What all sides start from: the network, in predictions up to its scores, and its initial parameters. Predictions have
+// running statistics that are no trivial ones.
+Model StartOf(const Options& o, const Shape& data) {
+  const bool training = o.phase == "train";
+  Model model{.symbol = ModelByName(o.model)};
+  if (!training) model.symbol = Symbol(model.symbol.entry().node->inputs()[0]);
+  const InferredShapes shapes = InferShapes(model.symbol, {{"data", data}});
+  const std::vector<std::string> names = model.symbol.ListArguments(), states = model.symbol.ListAuxiliaryStates();
+  std::map<std::string, ValueType> parameters, statistics;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != "data" && names[i] != "softmax_label") parameters[names[i]].shape = *shapes.arguments[i];
+  }
+  for (size_t i = 0; i < states.size(); ++i) statistics[states[i]].shape = *shapes.auxiliary[i];
+  model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/1);
+  model.aux = InitialValues(model.symbol, statistics, Initializer("xavier"), /*seed=*/1);
+  if (training) return model;
+  PhiloxStream random(2, "states");
+  for (auto& [name, state] : model.aux) {
+    for (float& v : state.data<float>()) {
+      v = name.ends_with("_var") ? random.Uniform(0.5f, 2) : random.Uniform(-0.1f, 0.1f);
+    }
+  }
+  return model;
+}
+
+Shape DataShape(const Options& o) { return ModelInputShape(o.model).Insert(0, o.batch_size); }
+Shape LabelShape(const Options& o) {
+  return *InferShapes(ModelByName(o.model), {{"data", DataShape(o)}}).arguments.back();
+}
+
+// It into files. A process of its own does it: what it takes is no part of what is measured.
+void Write(const Options& o) {
+  const Model model = StartOf(o, DataShape(o));
+  const Samples samples = Draw(o, DataShape(o), LabelShape(o));
+  HostTensorMap values = model.params;
+  values.insert(model.aux.begin(), model.aux.end());
+  SaveWeights({.tensors = std::move(values)}, o.folder + "/initial.npz");
+  SaveWeights({.tensors = {{"data", samples.data}, {"label", samples.label}}}, o.folder + "/batch.npz");
+  if (o.phase == "train") return;
+  try {
+    SaveModel(model, o.folder + "/model.onnx");
+  } catch (const Error& error) {  // what ONNX has no operators for
+    fmt::print(stderr, "ours: {}\n", error.what());
+  }
+}
+
 Side MakeTraining(const Options& o) {
-  const Symbol symbol = ModelByName(o.model);
-  const Shape data = ModelInputShape(o.model).Insert(0, o.batch_size);
-  const Shape label = *InferShapes(symbol, {{"data", data}}).arguments.back();
+  const Shape data = DataShape(o), label = LabelShape(o);
+  const Model model = StartOf(o, data);
   const auto group =
-      std::make_shared<DataParallelExecutorGroup>(symbol, GroupOptions{.devices = ParseDevices(o.devices),
-                                                                       .data = {{"data", data}},
-                                                                       .labels = {{"softmax_label", label}},
-                                                                       .threads_per_device = o.threads});
-  std::map<std::string, ValueType> variables;
-  for (const StoredParameter& p : group->store().parameters()) {
-    variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
-  }
-  HostTensorMap args, aux;
-  for (auto& [name, value] : InitialValues(symbol, variables, Initializer("xavier"), /*seed=*/1)) {
-    (group->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
-  }
-  group->SetParams(args, aux);
+      std::make_shared<DataParallelExecutorGroup>(model.symbol, GroupOptions{.devices = ParseDevices(o.devices),
+                                                                             .data = {{"data", data}},
+                                                                             .labels = {{"softmax_label", label}},
+                                                                             .threads_per_device = o.threads});
+  group->SetParams(model.params, model.aux);
   const Samples samples = Draw(o, data, label);
-  args.merge(aux);
-  Save(o, std::move(args), samples);
-  const BatchPtr batch = std::make_shared<const Batch>(
-      Batch{.data = {samples.data}, .label = {samples.label}, .samples = o.batch_size});
-  const auto updater =
-      std::make_shared<Updater>(group.get(), UpdaterOptions{.optimizer = MakeOptimizer(o.optimizer)});
+  const BatchPtr batch =
+      std::make_shared<const Batch>(Batch{.data = {samples.data}, .label = {samples.label}, .samples = o.batch_size});
+  const auto updater = std::make_shared<Updater>(group.get(), UpdaterOptions{.optimizer = MakeOptimizer(o.optimizer)});
   // Until every device has the new parameters. The loss is read afterwards, outside the time.
   const auto step = [group, batch, updater] {
     updater->Update(batch);
@@ -116,27 +145,6 @@ Side MakeTraining(const Options& o) {
   return {step, loss};
 }
 
-// The model up to its scores, of initial parameters and of running statistics that are no trivial ones.
-Model MakeModel(const Options& o, const Shape& data) {
-  Model model{.symbol = ModelByName(o.model)};
-  model.symbol = Symbol(model.symbol.entry().node->inputs()[0]);
-  const InferredShapes shapes = InferShapes(model.symbol, {{"data", data}});
-  const std::vector<std::string> names = model.symbol.ListArguments(), states = model.symbol.ListAuxiliaryStates();
-  std::map<std::string, ValueType> parameters;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] != "data") parameters[names[i]].shape = *shapes.arguments[i];
-  }
-  model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/1);
-  PhiloxStream random(2, "states");
-  for (size_t i = 0; i < states.size(); ++i) {
-    HostTensor& state = model.aux[states[i]] = HostTensor(DType::kFloat32, *shapes.auxiliary[i]);
-    for (float& v : state.data<float>()) {
-      v = states[i].ends_with("_var") ? random.Uniform(0.5f, 2) : random.Uniform(-0.1f, 0.1f);
-    }
-  }
-  return model;
-}
-
 // Mean cross-entropy of scores whose last axis is the classes'.
 double CrossEntropy(const HostTensor& scores, const HostTensor& label) {
   const int64_t rows = label.elements(), classes = scores.elements() / rows;
@@ -152,20 +160,10 @@ double CrossEntropy(const HostTensor& scores, const HostTensor& label) {
 }
 
 Side MakePrediction(const Options& o) {
-  const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
-  const Model model = MakeModel(o, shape);
+  const Shape shape = DataShape(o);
   const auto predictor = std::make_shared<const Predictor>(
-      model, PredictorOptions{.inputs = {{"data", shape}}, .calls = 1, .threads = o.threads});
-  const auto samples = std::make_shared<const Samples>(
-      Draw(o, shape, *InferShapes(ModelByName(o.model), {{"data", shape}}).arguments.back()));
-  HostTensorMap values = model.params;
-  for (const auto& [name, value] : model.aux) values[name] = value;
-  Save(o, std::move(values), *samples);
-  try {
-    SaveModel(model, o.folder + "/model.onnx");
-  } catch (const Error& error) {  // what ONNX has no operators for
-    fmt::print(stderr, "ours: {}\n", error.what());
-  }
+      StartOf(o, shape), PredictorOptions{.inputs = {{"data", shape}}, .calls = 1, .threads = o.threads});
+  const auto samples = std::make_shared<const Samples>(Draw(o, shape, LabelShape(o)));
   const auto inputs = std::make_shared<TensorMap>();
   const Tensor on_device(Cpu(0), samples->data.dtype(), shape);
   on_device.CopyFrom(samples->data);
@@ -221,7 +219,10 @@ int Main(int argc, char** argv) {
   };
   for (std::string command; std::cin >> command;) {
     int64_t steps = 0;
-    if (command == "make") {
+    if (command == "write") {
+      Write(o);
+      Say("written");
+    } else if (command == "make") {
       side = o.phase == "train" ? MakeTraining(o) : MakePrediction(o);
       Say("made");
     } else if (command == "losses" && std::cin >> steps) {
@@ -231,7 +232,7 @@ int Main(int argc, char** argv) {
       check_made();
       Say(Times(side, steps));
     } else {
-      Throw("unknown command \"{}\"; there are: make, losses N, run N", command);
+      Throw("unknown command \"{}\"; there are: write, make, losses N, run N", command);
     }
   }
   return 0;

@@ -1,7 +1,8 @@
 """What the driver says to the sides, and what they answer. Each side, ours among them, is a process that stays:
 
     it prints, once imports are done      started NAME AND VERSION
-    make        builds the network from the files in its folder     made
+    write       writes the files that the others start from; ours   written
+    make        builds the network, the others' from these files    made
     losses N    does N steps, and computes the loss of each         N numbers
     run N       does N steps                                        N numbers: milliseconds
 
@@ -109,6 +110,10 @@ class Side:
             self.start_ms = 1000 * (time.perf_counter() - begin)
             self.started_kib = self._status("VmRSS")
             self._signal(signal.SIGSTOP)
+
+    def write(self):
+        if self._ask("write") != "written":
+            raise Failure('expected "written"')
 
     def make(self, losses):
         """And finds some losses. The time is that to the first of them: networks are compiled when they first run."""
