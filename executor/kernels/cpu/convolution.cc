@@ -1,6 +1,7 @@
 // Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
 // format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h).
+// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h), and
+// small planes and channels that do not fill oneDNN's blocks (plane_convolution.h).
 // float64 and integers are products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
@@ -18,6 +19,7 @@
 #include "executor/kernels/cpu/direct_convolution.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
+#include "executor/kernels/cpu/plane_convolution.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -204,6 +206,7 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
 
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
+  if (MaybeKernel planes = PlaneConvolution(spec, -1)) return planes;
   MaybeKernel kernel = IsOfDnnl(spec) ? MakeByDnnl(spec, -1) : std::nullopt;
   return kernel ? kernel : ConvolutionByGemm(spec);
 }
@@ -238,6 +241,7 @@ Kernel Added(Kernel kernel, int addend, ActivationType activation, int64_t eleme
 // (data, weight [, bias], addend) -> y
 MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
   const int addend = static_cast<int>(spec.inputs.size()) - 1;
+  if (MaybeKernel planes = PlaneConvolution(spec, addend)) return planes;
   if (AllFloat(spec)) {
     if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
   }
@@ -258,6 +262,7 @@ MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
 // (dy, weight) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
+  if (MaybeKernel planes = PlaneConvolutionGradData(spec)) return planes;
   if (!IsOfDnnl(spec)) return ConvolutionGradDataByGemm(spec);
   const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape, spec.inputs[0].dtype);
   using Desc = dnnl::convolution_backward_data::primitive_desc;
@@ -300,6 +305,7 @@ bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
+  if (MaybeKernel planes = PlaneConvolutionGradWeight(spec)) return planes;
   if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
   if (!IsOfDnnl(spec)) return ConvolutionGradWeightByGemm(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);

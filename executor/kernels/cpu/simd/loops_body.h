@@ -227,6 +227,7 @@ void SoftmaxGradColumns(const Real* dy, const Real* y, Real* dx, int64_t n, int6
 #include "executor/kernels/cpu/simd/dropout_body.h"
 #include "executor/kernels/cpu/simd/matrix_body.h"
 #include "executor/kernels/cpu/simd/normalize_body.h"
+#include "executor/kernels/cpu/simd/plane_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
 #include "executor/kernels/cpu/simd/recurrent_body.h"
 
@@ -302,6 +303,8 @@ constexpr Table TableOf(const char* name) {
       .average_pool = AveragePool,
       .average_pool_grad = AveragePoolGrad,
       .convolve_grad = ConvolveGrad,
+      .plane_products = PlaneProducts,
+      .plane_gradients = PlaneGradients,
       .lstm = LstmStep,
       .lstm_grad = LstmStepGrad,
       .gru = GruStep,
