@@ -305,7 +305,6 @@ bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
-  if (MaybeKernel planes = PlaneConvolutionGradWeight(spec)) return planes;
   if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
   if (!IsOfDnnl(spec)) return ConvolutionGradWeightByGemm(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);

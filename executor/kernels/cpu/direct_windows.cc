@@ -36,7 +36,7 @@ std::vector<Run> RunsOf(const Window& window, int64_t extent) {
 constexpr int64_t kMostOffset = std::numeric_limits<int32_t>::max();
 
 bool DirectWindows::Init(const ConvolutionAttrs& attrs, const Shape& data, const Format& x_format, const Shape& output,
-                         const Format& y_format, const Shape& weight, const Format& w_format) {
+                         const Format& y_format, const Shape& weight, const Format& w_format, bool batch_inside) {
   const auto x_channels = ChannelsOf(x_format, data), y_channels = ChannelsOf(y_format, output);
   if (attrs.groups != 1 || !x_channels || !y_channels) return false;
   x = *x_channels;
@@ -45,12 +45,24 @@ bool DirectWindows::Init(const ConvolutionAttrs& attrs, const Shape& data, const
   filters = output[1];
   x_sample = data.CountFrom(1);
   y_sample = output.CountFrom(1);
-  if (std::max({x_sample, y_sample, weight.Elements()}) > kMostOffset / 4) return false;
   const std::vector<Window> given = ConvolutionWindows(attrs, data);
+  const size_t axes = given.size() + (batch_inside ? 1 : 0);
+  if (axes > windows.size()) return false;
+  first_axis = windows.size() - axes;
   for (size_t i = 0; i < given.size(); ++i) {
-    windows[3 - given.size() + i] = given[i];
-    in[3 - given.size() + i] = data[2 + static_cast<int>(i)];
+    windows[first_axis + i] = given[i];
+    in[first_axis + i] = data[2 + static_cast<int>(i)];
   }
+  if (batch_inside) {
+    if (std::max(data.Elements(), output.Elements()) > kMostOffset / 4) return false;
+    windows[2] = {.kernel = 1, .output = batch};
+    in[2] = batch;
+    for (Channels* const channels : {&x, &y}) channels->block_step *= batch;
+    x_sample *= batch;
+    y_sample *= batch;
+    batch = 1;
+  }
+  if (std::max({x_sample, y_sample, weight.Elements()}) > kMostOffset / 4) return false;
   return FindVectors(weight, w_format) && ListTaps(weight, w_format);
 }
 
@@ -105,7 +117,7 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
   for_taps([&](const std::array<int64_t, 3>& tap, int64_t c, int32_t) {
     std::array<int64_t, Shape::kMaxRank> index{};
     index[1] = c;
-    for (int i = 2; i < weight.rank(); ++i) index[i] = tap[5 - weight.rank() + i - 2];
+    for (size_t i = 2; i < static_cast<size_t>(weight.rank()); ++i) index[i] = tap[first_axis + i - 2];
     w_taps.push_back(static_cast<int32_t>(ElementOffset(w_format, weight, index.data())));
   });
   for (const Run& d : d_runs) {

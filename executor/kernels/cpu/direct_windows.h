@@ -38,19 +38,26 @@ struct VectorGroup {
 
 class DirectWindows {
  public:
-  // False if the loops cannot do it in these formats.
+  // False if the loops cannot do it in these formats. With `batch_inside` activations are to lie as (blocks of channels,
+  // position, sample, channel of the block), one or two axes of positions: the samples are a third one, so loops are
+  // long where planes are small.
   bool Init(const ConvolutionAttrs& attrs, const Shape& data, const Format& x_format, const Shape& output,
-            const Format& y_format, const Shape& weight, const Format& w_format);
+            const Format& y_format, const Shape& weight, const Format& w_format, bool batch_inside = false);
 
   bool FindVectors(const Shape& weight, const Format& w_format);
   bool ListTaps(const Shape& weight, const Format& w_format);
 
-  // f(region, first, last) for what of each region is in these rows of plane d.
+  // f(region, first, last) for what of each region is in these rows of plane d. Of few columns, at the sides, all rows
+  // are the first block's: a part of them would be too short a loop.
   template <class F>
   void ForRegions(int64_t d, int64_t begin, int64_t end, const F& f) const {
     for (const Region& region : regions) {
-      const int64_t first = std::max(begin, region.runs[1].begin), last = std::min(end, region.runs[1].end);
-      if (d >= region.runs[0].begin && d < region.runs[0].end && first < last) f(region, first, last);
+      if (d < region.runs[0].begin || d >= region.runs[0].end) continue;
+      const bool narrow = 4 * (region.runs[2].end - region.runs[2].begin) < windows[2].output;
+      if (narrow && begin > 0) continue;
+      const int64_t first = std::max(begin, region.runs[1].begin),
+                    last = narrow ? region.runs[1].end : std::min(end, region.runs[1].end);
+      if (first < last) f(region, first, last);
     }
   }
   // Where the first window of a region's row begins in a sample: perhaps before it.
@@ -72,16 +79,21 @@ class DirectWindows {
     block->x_step = windows[2].stride * x.position;
     block->y_row = windows[2].output * y.position;
     block->y_step = y.position;
-    if (block->rows <= block->places) return;
-    std::swap(block->rows, block->places);
-    std::swap(block->x_row, block->x_step);
-    std::swap(block->y_row, block->y_step);
+    if (block->rows > block->places) {
+      std::swap(block->rows, block->places);
+      std::swap(block->x_row, block->x_step);
+      std::swap(block->y_row, block->y_step);
+    }
+    if (block->x_row == block->places * block->x_step && block->y_row == block->places * block->y_step) {
+      block->places *= std::exchange(block->rows, 1);  // one behind the other
+    }
   }
   int64_t rows() const { return windows[1].output; }
 
   int64_t batch, filters;
-  std::array<Window, 3> windows;
+  std::array<Window, 3> windows;  // the last ones are used
   std::array<int64_t, 3> in = {1, 1, 1};
+  size_t first_axis;  // the first that is
   int64_t x_sample, y_sample;
   Channels x, y;
   std::vector<Region> regions;

@@ -11,7 +11,6 @@
 #include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/activation_pass.h"
-#include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -112,16 +111,11 @@ class Planes {
     }
   }
   // As measured with AVX2. Here rows that are no multiple of a vector are computed in part twice. oneDNN's blocks of 8
-  // channels are filled up with zeros, and it computes with these; of full blocks it takes large planes as well, and
-  // single elements better.
+  // channels are filled up with zeros, and it computes with these; full blocks it takes well.
   bool IsFaster() const {
     constexpr int kLanes = 8;
-    constexpr int64_t kFewTaps = 9, kSmall = 32 * 1024;  // elements of a sample
-    if (BestLoops().lanes != kLanes || columns() < kLanes) return false;
-    const int64_t computed = CeilDiv(columns(), kLanes) * kLanes;
-    if (filters % kLanes != 0) return 4 * columns() >= 3 * computed;
-    return columns() == computed && taps() >= kFewTaps && channels * padded_plane() <= kSmall &&
-           filters * out_plane() <= kSmall;
+    if (BestLoops().lanes != kLanes || filters % kLanes == 0 || columns() < kLanes) return false;
+    return 4 * columns() >= 3 * CeilDiv(columns(), kLanes) * kLanes;
   }
   bool Fits() const {  // offsets of 32 bits
     constexpr int64_t kMost = INT32_MAX;
@@ -290,76 +284,6 @@ class GradData {
   std::vector<int32_t> x_terms_, w_terms_, y_filters_;
 };
 
-class GradWeight {
- public:
-  GradWeight(const Planes& planes, int threads) : p_(planes), threads_(threads), x_taps_(p_.Offsets()) {
-    // What a channel and four filters need of so many samples stays in the first cache.
-    constexpr int64_t kCached = 8 * 1024;  // elements
-    samples_ = std::clamp<int64_t>(kCached / (kFilters * p_.out_plane() + p_.padded_plane()), 1, p_.batch);
-  }
-  int64_t scratch() const {  // elements
-    return threads_ * kept() + (p_.is_padded() ? p_.batch * p_.channels * p_.padded_plane() : 0);
-  }
-
-  void operator()(const Arguments& args) const {
-    const float* x = args.in(1);
-    if (p_.is_padded()) {
-      float* const padded = static_cast<float*>(args.scratch) + threads_ * kept();
-      ParallelFor(p_.batch, 1, threads_ == 1 ? p_.batch : 0, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          p_.Pad(x + i * p_.channels * p_.in_plane(), padded + i * p_.channels * p_.padded_plane(), 0, p_.channels);
-        }
-      });
-      x = padded;
-    }
-    // A channel's taps in two parts, for networks of one channel.
-    const int64_t items = CeilDiv(p_.filters, kFilters) * p_.channels * 2;
-    ParallelFor(items, 1, threads_ == 1 ? items : 0, [&](int64_t begin, int64_t end, int thread) {
-      float* const kept_here = static_cast<float*>(args.scratch) + thread * kept();
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t half = p_.taps() / 2 / 3 * 3, channel = i / 2 % p_.channels;
-        const int64_t first = channel * p_.taps() + (i % 2 == 0 ? 0 : half);
-        Sum(args, x, i / 2 / p_.channels * kFilters, first, i % 2 == 0 ? half : p_.taps() - half, kept_here);
-      }
-    });
-  }
-
- private:
-  static constexpr int64_t kFilters = 4;
-
-  int64_t kept() const { return kFilters * p_.taps() * BestLoops().lanes; }
-
-  // Each sum is made by itself, in the order of samples and places: whoever shares out the items changes none.
-  void Sum(const Arguments& args, const float* x, int64_t filter, int64_t first, int64_t taps, float* kept_here) const {
-    if (taps == 0) return;
-    for (int64_t sample = 0; sample < p_.batch; sample += samples_) {
-      BestLoops().plane_gradients({.x = x + sample * p_.channels * p_.padded_plane(),
-                                   .dy = args.in(0) + (sample * p_.filters + filter) * p_.out_plane(),
-                                   .samples = std::min(samples_, p_.batch - sample),
-                                   .x_sample = p_.channels * p_.padded_plane(),
-                                   .y_sample = p_.filters * p_.out_plane(),
-                                   .rows = p_.rows(),
-                                   .columns = p_.columns(),
-                                   .x_row = p_.padded_row(),
-                                   .y_row = p_.columns(),
-                                   .filters = std::min(kFilters, p_.filters - filter),
-                                   .y_plane = p_.out_plane(),
-                                   .taps = taps,
-                                   .x_taps = x_taps_.data() + first,
-                                   .dw = args.out(0) + filter * std::ssize(x_taps_) + first,
-                                   .w_filter = std::ssize(x_taps_),
-                                   .kept = kept_here,
-                                   .first = sample == 0,
-                                   .last = sample + samples_ >= p_.batch});
-    }
-  }
-
-  Planes p_;
-  int threads_;
-  int64_t samples_;
-  std::vector<int32_t> x_taps_;
-};
-
 template <class Loop>
 Kernel Finished(Kernel kernel, Loop loop) {
   kernel.scratch_bytes = CheckedMul(loop.scratch(), static_cast<int64_t>(sizeof(float)), "scratch bytes");
@@ -389,16 +313,6 @@ MaybeKernel PlaneConvolutionGradData(const KernelSpec& spec) {
   kernel.threads = ThreadsForWork(spec, planes->flops());
   GradData loop(*planes, kernel.threads);
   return Finished(std::move(kernel), std::move(loop));
-}
-
-MaybeKernel PlaneConvolutionGradWeight(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
-  const auto planes = Planes::Of(spec.attributes<ConvolutionAttrs>(), spec.inputs[1].shape, spec.inputs[0].shape);
-  if (!planes) return std::nullopt;
-  Kernel kernel = PlainKernel(spec, "planes");
-  kernel.threads = ThreadsForWork(spec, planes->flops());
-  GradWeight loop(*planes, kernel.threads);
-  return WithBiasGradient(Finished(std::move(kernel), std::move(loop)), spec, 1);
 }
 
 }  // namespace bindery::cpu

@@ -1,5 +1,5 @@
-// Convolution of float32 planes (N, C, H, W), and its gradients, without unfolding or reordering: vectors lie along rows.
-// For numbers of channels that do not fill oneDNN's blocks, and for small planes.
+// Convolution of float32 planes (N, C, H, W), and its data's gradient, without unfolding or reordering: vectors lie along
+// rows. For numbers of channels that do not fill oneDNN's blocks.
 //
 // The results do not depend on the number of threads.
 #pragma once
@@ -12,7 +12,6 @@ namespace bindery::cpu {
 // would cover too little.
 // (data, weight [, bias] [, addend]) -> y; `addend`: the input that is added before the activation, or -1.
 MaybeKernel PlaneConvolution(const KernelSpec& spec, int addend);
-MaybeKernel PlaneConvolutionGradData(const KernelSpec& spec);    // (dy, weight) -> dx
-MaybeKernel PlaneConvolutionGradWeight(const KernelSpec& spec);  // (dy, data) -> dw [, db]
+MaybeKernel PlaneConvolutionGradData(const KernelSpec& spec);  // (dy, weight) -> dx
 
 }  // namespace bindery::cpu

@@ -53,14 +53,19 @@ inline void AddBiasGradients(const Table::WindowGradients& p) {
     Store(p.bias_sums + v * kLanes, Load(p.bias_sums + v * kLanes) + (sum + next));
   }
 }
+// Those from `first` on, so many at most.
+template <int kVectors, int kTaps>
+void AddLastTaps(const Table::WindowGradients& p, int64_t first) {
+  if (p.taps - first == kTaps) return AddTapGradients<kVectors, kTaps>(p, first);
+  if constexpr (kTaps > 1) AddLastTaps<kVectors, kTaps - 1>(p, first);
+}
 template <int kVectors>
 void AddGradients(const Table::WindowGradients& p) {
   if (p.bias_sums) AddBiasGradients<kVectors>(p);
   constexpr int kTaps = TapsAtOnce(kVectors);
   int64_t t = 0;
   for (; t + kTaps <= p.taps; t += kTaps) AddTapGradients<kVectors, kTaps>(p, t);
-  for (; t + kTaps / 2 <= p.taps; t += kTaps / 2) AddTapGradients<kVectors, kTaps / 2>(p, t);
-  for (; t < p.taps; ++t) AddTapGradients<kVectors, 1>(p, t);
+  AddLastTaps<kVectors, kTaps - 1>(p, t);
 }
 void ConvolveGrad(const Table::WindowGradients& p) {
   if (p.vectors == 1) AddGradients<1>(p);

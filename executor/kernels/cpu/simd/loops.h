@@ -181,22 +181,6 @@ struct LoopsOf {
     bool add;
   };
   void (*plane_products)(const PlaneProducts& p);
-  // And the gradient of weights: dw[f w_filter + t] is the sum over samples and places of x, at the place under tap t,
-  // and dy, in the plane of f, `y_plane` behind that of f - 1. Of all samples in one call, or `first` of some, then of
-  // others, then `last`: `kept`, a vector for each filter and tap, has sums from one call to the next.
-  struct PlaneGradients {
-    const Real *x, *dy;
-    int64_t samples, x_sample, y_sample;
-    int64_t rows, columns, x_row, y_row;
-    int64_t filters, y_plane;
-    int64_t taps;
-    const int32_t* x_taps;
-    Real* dw;
-    int64_t w_filter;
-    Real* kept;
-    bool first, last;
-  };
-  void (*plane_gradients)(const PlaneGradients& p);
 
   // One step of a recurrent cell for one sample, n hidden units: x of the data and `product` of the state before make
   // the gates, which are clipped to [-clip, clip] before their functions; see symbol/ops/recurrent.h. Gates of an LSTM

@@ -304,7 +304,6 @@ constexpr Table TableOf(const char* name) {
       .average_pool_grad = AveragePoolGrad,
       .convolve_grad = ConvolveGrad,
       .plane_products = PlaneProducts,
-      .plane_gradients = PlaneGradients,
       .lstm = LstmStep,
       .lstm_grad = LstmStepGrad,
       .gru = GruStep,

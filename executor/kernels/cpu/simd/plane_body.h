@@ -1,4 +1,4 @@
-// Part of loops_body.h: convolution of planes. See Table::PlaneProducts and PlaneGradients. Sums stay in registers, twelve
+// Part of loops_body.h: convolution of planes. See Table::PlaneProducts. Sums stay in registers, twelve
 // of sixteen.
 
 inline V WithoutFirst(V v, int64_t lanes) {
@@ -79,63 +79,4 @@ void PlaneProducts(const Table::PlaneProducts& p) {
   for (; filter + 4 <= p.filters; filter += 4) AddPlaneFilters<4>(p, filter);
   for (; filter + 2 <= p.filters; filter += 2) AddPlaneFilters<2>(p, filter);
   for (; filter < p.filters; ++filter) AddPlaneFilters<1>(p, filter);
-}
-
-template <int kFilters, int kTaps>
-inline void AddPlaneGradients(const Table::PlaneGradients& p, int64_t filter, int64_t tap) {
-  V sums[kFilters][kTaps];
-  const auto kept = [&](int f, int t) { return p.kept + ((filter + f) * p.taps + tap + t) * kLanes; };
-  for (int f = 0; f < kFilters; ++f) {
-    for (int t = 0; t < kTaps; ++t) sums[f][t] = p.first ? Splat(0) : Load(kept(f, t));
-  }
-  // Rows of one vector are computed one below the other: a loop that is long enough.
-  const int64_t whole = p.columns / kLanes * kLanes, overlap = whole < p.columns ? whole + kLanes - p.columns : 0;
-  const bool down = whole == kLanes;
-  const int64_t runs = down ? 1 : p.rows, run = down ? p.rows : p.columns / kLanes;
-  const int64_t x_step = down ? p.x_row : kLanes, y_step = down ? p.y_row : kLanes, y_end = run * y_step;
-  for (int64_t sample = 0; sample < p.samples; ++sample) {
-    const Real *x[kTaps], *dy[kFilters];
-    for (int t = 0; t < kTaps; ++t) x[t] = p.x + sample * p.x_sample + p.x_taps[tap + t];
-    for (int f = 0; f < kFilters; ++f) dy[f] = p.dy + sample * p.y_sample + (filter + f) * p.y_plane;
-    for (int64_t row = 0; row < runs; ++row) {
-      for (int64_t i = row * p.x_row, j = row * p.y_row, end = j + y_end; j < end; i += x_step, j += y_step) {
-        V values[kTaps];
-        for (int t = 0; t < kTaps; ++t) values[t] = Load(x[t] + i);
-        for (int f = 0; f < kFilters; ++f) {
-          const V gradient = Load(dy[f] + j);
-          for (int t = 0; t < kTaps; ++t) sums[f][t] = MultiplyAdd(gradient, values[t], sums[f][t]);
-        }
-      }
-    }
-    if (overlap == 0) continue;
-    for (int64_t row = 0; row < p.rows; ++row) {
-      const int64_t i = row * p.x_row + p.columns - kLanes, j = row * p.y_row + p.columns - kLanes;
-      for (int f = 0; f < kFilters; ++f) {
-        const V gradient = WithoutFirst(Load(dy[f] + j), overlap);
-        for (int t = 0; t < kTaps; ++t) sums[f][t] = MultiplyAdd(gradient, Load(x[t] + i), sums[f][t]);
-      }
-    }
-  }
-  for (int f = 0; f < kFilters; ++f) {
-    for (int t = 0; t < kTaps; ++t) {
-      if (p.last) {
-        p.dw[(filter + f) * p.w_filter + tap + t] = SumOf(sums[f][t]);
-      } else {
-        Store(kept(f, t), sums[f][t]);
-      }
-    }
-  }
-}
-template <int kFilters>
-inline void AddPlaneTaps(const Table::PlaneGradients& p, int64_t filter) {
-  int64_t tap = 0;
-  for (; tap + 3 <= p.taps && tap + 4 != p.taps; tap += 3) AddPlaneGradients<kFilters, 3>(p, filter, tap);
-  for (; tap + 2 <= p.taps; tap += 2) AddPlaneGradients<kFilters, 2>(p, filter, tap);
-  for (; tap < p.taps; ++tap) AddPlaneGradients<kFilters, 1>(p, filter, tap);
-}
-void PlaneGradients(const Table::PlaneGradients& p) {
-  int64_t filter = 0;
-  for (; filter + 4 <= p.filters; filter += 4) AddPlaneTaps<4>(p, filter);
-  for (; filter + 2 <= p.filters; filter += 2) AddPlaneTaps<2>(p, filter);
-  for (; filter < p.filters; ++filter) AddPlaneTaps<1>(p, filter);
 }
