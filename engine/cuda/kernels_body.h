@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "engine/cuda/kernel_args.h"
+#include "engine/cuda/pack.h"
 #include "engine/kernels/arithmetic.h"
 #include "engine/kernels/update_rules.h"
 
@@ -65,18 +66,6 @@ __device__ void ForUnit(int unit, const F& f) {
     case 8: return f.template operator()<uint64_t>();
     default: return f.template operator()<Unit16>();
   }
-}
-
-// Elements that are read and written by one instruction where their address allows it.
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
-  T v[kCount];
-};
-
-// Are all these addresses those of packs?
-template <class... Packs>
-__device__ bool Aligned(const Packs*... packs) {
-  return ((std::bit_cast<uintptr_t>(packs) % alignof(Packs) == 0) && ...);
 }
 
 // base/dtype.cc's rounding: a float whose last bit is set whenever anything was lost, to be rounded once more.
