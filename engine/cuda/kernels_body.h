@@ -24,6 +24,7 @@
 #include "engine/cuda/kernel_args.h"
 #include "engine/cuda/pack.h"
 #include "engine/kernels/arithmetic.h"
+#include "engine/kernels/refuse.h"
 #include "engine/kernels/update_rules.h"
 
 namespace bindery::cuda {
@@ -279,13 +280,7 @@ __device__ void Run(const Block& block, const SetStatusArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const RefuseArgs& args) {
-  ForAll(block, 1, [&](int64_t) {
-    for (int64_t i = 0; i < args.n && args.status->kind == StepStatus::kGood; ++i) {
-      const auto [place, value] = args.refusals[i];
-      if (!(place >= 0)) continue;
-      *args.status = {.kind = StepStatus::kRefused, .place = i, .element = static_cast<int64_t>(place), .value = value};
-    }
-  });
+  ForAll(block, 1, [&](int64_t) { flat::RefuseFirst(args.refusals, args.n, args.status); });
 }
 
 __device__ inline bool AllGood(const Statuses& statuses) {
