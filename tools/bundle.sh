@@ -70,7 +70,8 @@ done
 
 if [ -z "$program_only" ]; then
   install -m 755 "$root/tools/bundle/gpu_check.sh" "$bundle/"
-  install -m 644 "$root/tools/bundle/peers.py" "$root/tools/compare_pytorch/networks.py" "$bundle/lib/"
+  install -m 644 "$root"/tools/bundle/*.py "$root/tools/compare_pytorch/networks.py" \
+    "$root/tools/compare_peers/jax_networks.py" "$bundle/lib/"
 fi
 install -m 644 "$root/LICENSE" "$bundle/"
 

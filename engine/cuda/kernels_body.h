@@ -22,7 +22,9 @@
 #include <utility>
 
 #include "engine/cuda/kernel_args.h"
+#include "engine/cuda/pack.h"
 #include "engine/kernels/arithmetic.h"
+#include "engine/kernels/refuse.h"
 #include "engine/kernels/update_rules.h"
 
 namespace bindery::cuda {
@@ -65,18 +67,6 @@ __device__ void ForUnit(int unit, const F& f) {
     case 8: return f.template operator()<uint64_t>();
     default: return f.template operator()<Unit16>();
   }
-}
-
-// Elements that are read and written by one instruction where their address allows it.
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
-  T v[kCount];
-};
-
-// Are all these addresses those of packs?
-template <class... Packs>
-__device__ bool Aligned(const Packs*... packs) {
-  return ((std::bit_cast<uintptr_t>(packs) % alignof(Packs) == 0) && ...);
 }
 
 // base/dtype.cc's rounding: a float whose last bit is set whenever anything was lost, to be rounded once more.
@@ -290,13 +280,7 @@ __device__ void Run(const Block& block, const SetStatusArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const RefuseArgs& args) {
-  ForAll(block, 1, [&](int64_t) {
-    for (int64_t i = 0; i < args.n && args.status->kind == StepStatus::kGood; ++i) {
-      const auto [place, value] = args.refusals[i];
-      if (!(place >= 0)) continue;
-      *args.status = {.kind = StepStatus::kRefused, .place = i, .element = static_cast<int64_t>(place), .value = value};
-    }
-  });
+  ForAll(block, 1, [&](int64_t) { flat::RefuseFirst(args.refusals, args.n, args.status); });
 }
 
 __device__ inline bool AllGood(const Statuses& statuses) {

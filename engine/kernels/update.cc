@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/kernels/flat.h"
+#include "engine/kernels/refuse.h"
 
 namespace bindery::flat {
 
@@ -30,13 +31,7 @@ void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t 
   *status = {.kind = StepStatus::kNotFinite, .place = place, .element = first + begin, .value = value};
 }
 
-void Refuse(const Refusal* refusals, int64_t n, StepStatus* status) {
-  for (int64_t i = 0; i < n && status->kind == StepStatus::kGood; ++i) {
-    const auto [place, value] = refusals[i];
-    if (!(place >= 0)) continue;
-    *status = {.kind = StepStatus::kRefused, .place = i, .element = static_cast<int64_t>(place), .value = value};
-  }
-}
+void Refuse(const Refusal* refusals, int64_t n, StepStatus* status) { RefuseFirst(refusals, n, status); }
 
 namespace {
 

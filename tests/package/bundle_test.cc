@@ -21,10 +21,64 @@ TEST(Bundle, RunsWhereverItIsUnpacked) {
     EXPECT_NE(loaded.substr(at, loaded.find('\n', at) - at).find(folder), std::string::npos) << library;
   }
   EXPECT_EQ(loaded.find("libcuda"), std::string::npos) << "it is opened when a GPU is asked for";
+  EXPECT_EQ(Sh("cd */lib && ls *.py", folder), "jax_networks.py\njax_peer.py\nnetworks.py\npeer.py\ntorch_peer.py\n");
   Sh("env -i */bin/bindery train --model mlp --train-digits 200 --test-digits 100 --epochs 1 --checkpoints run",
      folder);
   EXPECT_NE(Sh("BINDERY_TEST_DEVICES=cpu */bin/bindery-device-tests --gtest_filter='Losses.*'", folder).find("PASSED"),
             std::string::npos);
+}
+
+// A machine on which everything takes as long as is said here: `json` is what the check writes.
+Outcome CheckWith(const std::string& options, std::string* json) {
+  const std::string made = R"(
+    rm -rf stubs && mkdir -p stubs/bin && cd stubs
+    stub() { printf '#!/bin/sh\n%s\n' "$2" >$1; chmod +x $1; }
+    stub bin/bindery 'echo "cpu:0  a CPU"'
+    stub bin/bindery-device-tests 'case $1 in *list*) echo "One."; echo "  Test" ;; *) echo "[  PASSED  ] 3 tests." ;; esac'
+    stub bin/bindery-bench 'echo "{\"step_median_ms\": 2.0}"'
+    stub pytorch 'case $2 in
+      "import torch") ;;
+      import*) exit 1 ;;
+      *) echo "{\"peer\": \"PyTorch 9, eager\", \"step_median_ms\": 4.0}" ;;
+    esac'
+    stub jax 'case "$2 $*" in
+      "import jax"*) ;;
+      import*) exit 1 ;;
+      *lenet*) echo "no memory" >&2; exit 1 ;;
+      *) echo "{\"peer\": \"JAX 9, compiled\", \"step_median_ms\": 1.0}"
+         echo "{\"peer\": \"JAX 9, graphs\", \"error\": \"none here\"}" ;;
+    esac'
+  )";
+  const Outcome outcome =
+      Shell(made + "cp '" + Root() + "/tools/bundle/gpu_check.sh' . && ./gpu_check.sh --device cpu " + options);
+  *json = ReadText(Scratch() + "/stubs/gpu_check.json");
+  return outcome;
+}
+
+TEST(Bundle, ACheckComparesWithTheFastestPeer) {
+  std::string json;
+  const Outcome outcome = CheckWith("--python ./pytorch --python ./jax", &json);
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.out.find("2.000 ms      1.000 ms    2.00  JAX 9, compiled"), std::string::npos) << outcome;
+  EXPECT_NE(outcome.out.find("2.000 ms      4.000 ms    0.50  PyTorch 9, eager"), std::string::npos) << outcome;
+  EXPECT_NE(outcome.out.find("left out JAX's lenet                                  no memory"), std::string::npos)
+      << outcome;
+  EXPECT_NE(json.find("\"error\": \"none here\""), std::string::npos) << json;
+}
+
+TEST(Bundle, ACheckWithoutPeersSaysSo) {
+  std::string json;
+  const Outcome outcome = CheckWith("--python ./nowhere", &json);
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  for (const std::string peer : {"PyTorch", "JAX"}) {
+    const std::string module = peer == "JAX" ? "jax" : "torch";
+    EXPECT_NE(
+        json.find("{\"check\": \"" + peer + "\", \"result\": \"left out\", \"detail\": \"./nowhere cannot import " +
+                  module + " (--python names another one)\"}"),
+        std::string::npos)
+        << json;
+  }
+  EXPECT_NE(outcome.out.find("mlp            64      2.000 ms\n"), std::string::npos) << outcome;
 }
 
 TEST(Bundle, OfTheProgramAloneIsSmaller) {

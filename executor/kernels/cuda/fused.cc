@@ -171,7 +171,7 @@ MaybeKernel MakeFused(const ChainSpec& chain) {
       [args = fused.args, images, inputs = chain.inputs.size()](Launches& launches) mutable {
         for (size_t k = 0; k < inputs; ++k) args.in[k] = launches.in(k).data;
         args.out = launches.out(0).data;
-        launches.AddOf(images.at(CapabilityOf(launches.stream().gpu().facts)), args, args.n);
+        launches.AddOf(images.at(CapabilityOf(launches.stream().gpu().facts)), args, args.packs());
       },
       "fused");
   for (size_t k = 0; k < chain.inputs.size(); ++k) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <string_view>
 
 #include "executor/kernels/cuda/fused_texts.h"
 
@@ -19,10 +20,10 @@ const char* NameOf(DType dtype) {
 }
 
 std::string TextOf(const FusedProgram::Input& input, size_t number) {
-  const std::string place = input.reads == FusedProgram::Reads::kSame  ? "i"
-                            : input.reads == FusedProgram::Reads::kOne ? "0"
-                                                                       : fmt::format("PlaceOf(args, {}, i)", number);
-  return fmt::format("Read<{}>(args, {}, {})", NameOf(input.dtype), number, place);
+  using enum FusedProgram::Reads;
+  const char* const type = NameOf(input.dtype);
+  if (input.reads == kOne) return fmt::format("ReadOne<{}>(args, {})", type, number);
+  return fmt::format("{}<{}>(args, {}, i)", input.reads == kSame ? "Read" : "ReadStretched", type, number);
 }
 
 std::string TextOf(const FusedProgram::Step& step) {
@@ -41,7 +42,19 @@ constexpr const char* kStandard[] = {"algorithm", "base/dtype.h", "bit",        
 }  // namespace
 
 std::string FusedSource(const FusedProgram& program) {
-  std::string source = fmt::format(
+  std::vector<std::string> parameters, operands;
+  std::string reads, steps;
+  size_t value = 0;
+  for (const FusedProgram::Input& input : program.inputs) {
+    parameters.push_back(fmt::format("T v{}", value));
+    operands.push_back(fmt::format("x{}.v[e]", value));
+    reads += fmt::format("    const auto x{} = {};\n", value, TextOf(input, value));
+    ++value;
+  }
+  for (const FusedProgram::Step& step : program.steps) {
+    steps += fmt::format("  const T v{} = {};\n", value++, TextOf(step));
+  }
+  return fmt::format(
       R"(#include "executor/kernels/cuda/fused_body.h"
 
 using namespace bindery;
@@ -49,20 +62,23 @@ using namespace bindery::cuda;
 using namespace bindery::native;
 using T = {};
 
+__device__ T Chain({}) {{
+{}  return v{};
+}}
+
 extern "C" __global__ void bindery_fused(const __grid_constant__ FusedArgs args) {{
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < args.n; i += step) {{
+  for (int64_t pack = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; pack < args.packs(); pack += step) {{
+    const int64_t i = pack * FusedArgs::kPack;
+{}    Pack<T, FusedArgs::kPack> y;
+#pragma unroll
+    for (int e = 0; e < FusedArgs::kPack; ++e) y.v[e] = Chain({});
+    Write<{}>(args, i, y);
+  }}
+}}
 )",
-      program.in_double ? "double" : "float");
-  size_t value = 0;
-  const auto add = [&](const std::string& text) {
-    fmt::format_to(std::back_inserter(source), "    const T v{} = {};\n", value++, text);
-  };
-  for (const FusedProgram::Input& input : program.inputs) add(TextOf(input, value));
-  for (const FusedProgram::Step& step : program.steps) add(TextOf(step));
-  fmt::format_to(std::back_inserter(source), "    Write<{}>(args, i, v{});\n  }}\n}}\n",
-                 NameOf(program.steps.back().dtype), value - 1);
-  return source;
+      program.in_double ? "double" : "float", fmt::join(parameters, ", "), steps, value - 1, reads,
+      fmt::join(operands, ", "), NameOf(program.steps.back().dtype));
 }
 
 std::vector<FusedHeader> FusedHeaders() {

@@ -1,6 +1,6 @@
-// The source of one kernel for a chain of elementwise operators: what NVRTC compiles (fused_image.h). It calls what
-// fused_body.h has, a statement for each input and each step; extents and strides are arguments, so that all shapes
-// have one source.
+// The source of one kernel for a chain of elementwise operators: what NVRTC compiles (fused_image.h). A function of one
+// element has a statement for each step; the kernel reads packs of each input, calls it for each element, and writes the
+// pack, all by what fused_body.h has. Extents and strides are arguments, so that all shapes have one source.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 namespace bindery::cuda {
 
-inline constexpr size_t kNumFusedTexts = 7;
+inline constexpr size_t kNumFusedTexts = 8;
 extern const FusedHeader kFusedTexts[kNumFusedTexts];
 
 }  // namespace bindery::cuda

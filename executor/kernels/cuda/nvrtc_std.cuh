@@ -13,6 +13,7 @@ using int32_t = int;
 using uint32_t = unsigned;
 using int64_t = long;
 using uint64_t = unsigned long;
+using uintptr_t = unsigned long;
 
 namespace std {
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cuda/library.h"
 #include "executor/executor.h"
 #include "executor/kernels/cuda/fused_image.h"
 #include "executor/kernels/cuda/fused_source.h"
@@ -112,6 +113,19 @@ TEST_F(CudaFusedTest, GivesTheSameBits) {
   const HostTensorMap inputs = {
       {"x", Uniform({3, 5, 7})}, {"y", Uniform({3, 5, 7})}, {"row", Uniform({5, 1})}, {"one", Uniform({1})}};
   for (const DType dtype : kFloats) ExpectSame(z, inputs, dtype);
+}
+
+// Packs that reach beyond the end, beyond the end of an axis that an operand is stretched along, or neither: of operands
+// that are stretched along the last axis, or along others.
+TEST_F(CudaFusedTest, ExtentsThatDoNotDivide) {
+  const Symbol x = Variable("x"), column = Variable("column"), row = Variable("row"), one = Variable("one");
+  const Symbol y = Tanh(x * row + column) * one;
+  for (const Shape& shape : {Shape({1, 1}), Shape({1, 3}), Shape({2, 4}), Shape({3, 5}), Shape({4, 6}), Shape({5, 8}),
+                             Shape({64, 65}), Shape({33, 128})}) {
+    const HostTensorMap inputs = {
+        {"x", Uniform(shape)}, {"column", Uniform({shape[0], 1})}, {"row", Uniform({shape[1]})}, {"one", Uniform({1})}};
+    for (const DType dtype : kFloats) ExpectSame(y, inputs, dtype);
+  }
 }
 
 // What plain kernels pass on, chains pass on.
@@ -231,6 +245,46 @@ TEST_F(CudaFusedTest, WithoutNvrtc) {
   EXPECT_EQ(fused.values, refused.values);
 }
 
+// ---- by themselves ----
+
+// x * stretched + one of 16-bit floats, in memory that begins anywhere: what it must be, and nothing beside it.
+TEST_F(CudaFusedTest, OperandsThatAreNotAligned) {
+  using enum FusedProgram::Reads;
+  constexpr int kColumns = 8, kMost = 3 * kColumns;
+  const size_t add = native::BinaryFunctions::Find("Add"), mul = native::BinaryFunctions::Find("Mul");
+  const std::string source =
+      cuda::FusedSource({.inputs = {{DType::kFloat16, kSame}, {DType::kFloat32, kStretched}, {DType::kBFloat16, kOne}},
+                         .steps = {{"BinaryFunctions", mul, DType::kFloat32, {0, 1}},
+                                   {"BinaryFunctions", add, DType::kBFloat16, {3, 2}}}});
+  alignas(16) float16 x[kMost + 4];
+  alignas(16) float row[kColumns + 4];
+  for (int i = 0; i < kMost + 4; ++i) x[i] = float16(0.25f * static_cast<float>(i));
+  for (int i = 0; i < kColumns + 4; ++i) row[i] = static_cast<float>(i - 5);
+  const bfloat16 one(0.5f);
+  for (const int n : {kMost, 2 * kColumns, 7, 4, 1}) {
+    for (int from = 0; from < 4; ++from) {
+      for (int to = 0; to < 4; ++to) {
+        alignas(16) bfloat16 y[kMost + 8];
+        std::ranges::fill(y, bfloat16(-1.0f));
+        const int columns = n % kColumns == 0 ? kColumns : n;
+        fake::RunFused(source, {.n = n,
+                                .rank = 2,
+                                .extents = {n / columns, columns},
+                                .strides = {{}, {0, 1}},
+                                .in = {x + from, row + 3 - from, &one},
+                                .out = y + to});
+        for (int i = 0; i < kMost + 8; ++i) {
+          const int at = i - to;
+          const bool is_result = at >= 0 && at < n;
+          const float expected =
+              is_result ? static_cast<float>(x[from + at]) * row[3 - from + at % columns] + 0.5f : -1;
+          ASSERT_EQ(static_cast<float>(y[i]), static_cast<float>(bfloat16(expected))) << n << ", " << from << ", " << i;
+        }
+      }
+    }
+  }
+}
+
 // All functions of all lists, of inputs of all kinds.
 FusedProgram Everything(bool in_double) {
   using enum FusedProgram::Reads;
@@ -258,19 +312,37 @@ FusedProgram Everything(bool in_double) {
   return program;
 }
 
-TEST_F(CudaFusedTest, NvidiasOwnCompilesTheSources) {
+// Three operands of 16-bit floats, one of them stretched.
+FusedProgram Short() {
+  using enum FusedProgram::Reads;
+  const DType half = DType::kBFloat16;
+  return {.inputs = {{half, kSame}, {half, kStretched}, {half, kSame}},
+          .steps = {{"BinaryFunctions", native::BinaryFunctions::Find("Mul"), half, {0, 1}},
+                    {"BinaryFunctions", native::BinaryFunctions::Find("Add"), half, {3, 2}}}};
+}
+
+// Null where there is none, or it cannot be run here; says so.
+cuda::NvrtcPtr NvidiasOwn(std::string* problem) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "it leaks memory of its own";
+  *problem = "it leaks memory of its own";
+  return nullptr;
 #endif
-  cuda::NvrtcPtr api;
   try {
-    api = cuda::OpenNvrtc("libnvrtc.so.13");
+    return cuda::OpenNvrtc("libnvrtc.so.13");
   } catch (const DeviceError& error) {
-    GTEST_SKIP() << error.message();
+    *problem = error.message();
+    return nullptr;
   }
-  const std::pair<bool, int> compiled[] = {{false, 80}, {false, 90}, {false, 100}, {true, 90}};
-  for (const auto& [in_double, capability] : compiled) {
-    const std::string image = cuda::CompileFused(*api, FusedSource(Everything(in_double)), capability);
+}
+
+TEST_F(CudaFusedTest, NvidiasOwnCompilesTheSources) {
+  std::string problem;
+  const cuda::NvrtcPtr api = NvidiasOwn(&problem);
+  if (!api) GTEST_SKIP() << problem;
+  const std::pair<FusedProgram, int> compiled[] = {
+      {Everything(false), 90}, {Everything(true), 90}, {Short(), 80}, {Short(), 100}};
+  for (const auto& [program, capability] : compiled) {
+    const std::string image = cuda::CompileFused(*api, FusedSource(program), capability);
     EXPECT_EQ(image.substr(1, 3), "ELF");
     EXPECT_NE(image.find("bindery_fused"), std::string::npos);
   }
@@ -278,6 +350,42 @@ TEST_F(CudaFusedTest, NvidiasOwnCompilesTheSources) {
       MessageOf<DeviceError>([&] { cuda::CompileFused(*api, "extern \"C\" __global__ void f() { g(); }", 90); });
   EXPECT_NE(message.find("nvrtcCompileProgram for sm_90: NVRTC_ERROR_COMPILATION"), std::string::npos) << message;
   EXPECT_NE(message.find("identifier \"g\" is undefined"), std::string::npos) << message;
+}
+
+// Each operand and the result by one access, of 8 bytes, where they are aligned; and nothing of it by way of memory.
+TEST_F(CudaFusedTest, NvidiasOwnMakesOneAccessOfAPack) {
+  std::string problem;
+  const cuda::NvrtcPtr api = NvidiasOwn(&problem);
+  if (!api) GTEST_SKIP() << problem;
+  const cuda::LibraryFunctions find("libnvrtc.so.13");
+  cuda::NvrtcResult (*get_ptx_size)(cuda::NvrtcProgram*, size_t*) = nullptr;
+  cuda::NvrtcResult (*get_ptx)(cuda::NvrtcProgram*, char*) = nullptr;
+  find("nvrtcGetPTXSize", get_ptx_size);
+  find("nvrtcGetPTX", get_ptx);
+  std::vector<const char*> names, texts;
+  for (const cuda::FusedHeader& header : cuda::FusedHeaders()) {
+    names.push_back(header.name);
+    texts.push_back(header.text);
+  }
+  cuda::NvrtcProgram* program = nullptr;
+  ASSERT_EQ(api->create_program(&program, FusedSource(Short()).c_str(), "short.cu", static_cast<int>(names.size()),
+                                texts.data(), names.data()),
+            cuda::kNvrtcSuccess);
+  const char* const options[] = {"-std=c++20", "-default-device", "--gpu-architecture=compute_80"};
+  ASSERT_EQ(api->compile_program(program, 3, options), cuda::kNvrtcSuccess);
+  size_t bytes = 0;
+  ASSERT_EQ(get_ptx_size(program, &bytes), cuda::kNvrtcSuccess);
+  std::string ptx(bytes, '\0');
+  ASSERT_EQ(get_ptx(program, ptx.data()), cuda::kNvrtcSuccess);
+  api->destroy_program(&program);
+  const auto count = [&](const std::string& what) {
+    int found = 0;
+    for (size_t at = ptx.find(what); at != std::string::npos; at = ptx.find(what, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("ld.global.v4.u16"), 3) << ptx;
+  EXPECT_EQ(count("st.global.v4.u16"), 1);
+  EXPECT_EQ(count(".local"), 0);
 }
 
 }  // namespace

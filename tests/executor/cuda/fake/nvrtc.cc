@@ -39,36 +39,35 @@ std::atomic<int> minor_version = 1;
 
 // ---- sources ----
 
+// What one of the chain's operands is.
+struct Operand {
+  std::string read = {};  // "Read", "ReadOne" or "ReadStretched"
+  std::string type = {};
+};
+// A step of the chain.
 struct Statement {
-  enum Kind { kRead, kAs, kCall, kTimesSlope, kWrite } kind;
-  std::string type = {};     // that is read, rounded to or written
-  int input = 0;             // kRead
-  std::string place = {};    // kRead: "i", "0" or "PlaceOf..."
+  enum Kind { kAs, kCall, kTimesSlope } kind;
+  std::string type = {};     // that is rounded to
   std::string list = {};     // of functions
   int function = 0;          // its place there
-  std::vector<int> of = {};  // values
+  std::vector<int> of = {};  // values: of operands, then of statements
   std::vector<double> numbers = {};
 };
 struct Source {
   bool in_double = false;
+  std::vector<Operand> operands = {};
   std::vector<Statement> statements = {};
+  std::string result = {};  // the type of what is written
 };
 
 std::optional<Statement> ParseStatement(const std::string& text, size_t values) {
-  static const std::regex read(R"(const T v(\d+) = Read<(\w+)>\(args, (\d+), (i|0|PlaceOf\(args, (\d+), i\))\);)"),
-      as(R"(const T v(\d+) = As<(\w+)>\(v(\d+)\);)"),
+  static const std::regex as(R"(const T v(\d+) = As<(\w+)>\(v(\d+)\);)"),
       call(R"(const T v(\d+) = As<(\w+)>\((Call|TimesSlope)<(\w+), (\d+)>\((.*)\)\);)"),
-      write(R"(Write<(\w+)>\(args, i, v(\d+)\);)"), operand(R"(v(\d+)|T\((\S+)\))");
+      operand(R"(v(\d+)|T\((\S+)\))");
   const auto is_next = [&](const std::string& number) { return std::stoul(number) == values; };
   std::smatch m;
-  if (std::regex_match(text, m, read) && is_next(m[1]) && (m[5].length() == 0 || m[5] == m[3])) {
-    return Statement{.kind = Statement::kRead, .type = m[2], .input = std::stoi(m[3]), .place = m[4]};
-  }
   if (std::regex_match(text, m, as) && is_next(m[1])) {
     return Statement{.kind = Statement::kAs, .type = m[2], .of = {std::stoi(m[3])}};
-  }
-  if (std::regex_match(text, m, write)) {
-    return Statement{.kind = Statement::kWrite, .type = m[1], .of = {std::stoi(m[2])}};
   }
   if (!std::regex_match(text, m, call) || !is_next(m[1])) return std::nullopt;
   Statement statement{.kind = m[3] == "Call" ? Statement::kCall : Statement::kTimesSlope,
@@ -83,25 +82,65 @@ std::optional<Statement> ParseStatement(const std::string& text, size_t values) 
       statement.numbers.push_back(std::strtod((*at)[2].str().c_str(), nullptr));
     }
   }
+  for (const int of : statement.of) {
+    if (of < 0 || static_cast<size_t>(of) >= values) return std::nullopt;
+  }
   return statement;
 }
 
-// Between the loop's first line and its last, indented by four.
+// Line for line what FusedSource writes: the chain, of one element, and the loop over packs.
 std::optional<Source> Parse(const std::string& text) {
-  Source source{.in_double = text.find("using T = double;") != std::string::npos};
-  std::istringstream lines(text);
-  size_t values = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("    ")) continue;
-    std::optional<Statement> statement = ParseStatement(line.substr(4), values);
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  size_t at = 0;
+  const auto take = [&](const std::string& line) { return at < lines.size() && lines[at] == line && ++at; };
+  const auto match = [&](std::smatch* m, const std::regex& pattern) {
+    return at < lines.size() && std::regex_match(lines[at], *m, pattern) && ++at;
+  };
+  Source source;
+  std::smatch m;
+  for (const char* const line : {"#include \"executor/kernels/cuda/fused_body.h\"", "", "using namespace bindery;",
+                                 "using namespace bindery::cuda;", "using namespace bindery::native;"}) {
+    if (!take(line)) return std::nullopt;
+  }
+  source.in_double = take("using T = double;");
+  if (!source.in_double && !take("using T = float;")) return std::nullopt;
+  static const std::regex head(R"(__device__ T Chain\((T v0(, T v\d+)*)\) \{)");
+  if (!take("") || !match(&m, head)) return std::nullopt;
+  const auto inputs = static_cast<size_t>(std::ranges::count(m[1].str(), 'v'));
+  size_t values = inputs;
+  for (; at < lines.size() && lines[at].starts_with("  const "); ++at, ++values) {
+    std::optional<Statement> statement = ParseStatement(lines[at].substr(2), values);
     if (!statement) return std::nullopt;
-    for (const int of : statement->of) {
-      if (of < 0 || static_cast<size_t>(of) >= values) return std::nullopt;
-    }
-    values += statement->kind != Statement::kWrite;
     source.statements.push_back(*std::move(statement));
   }
-  if (source.statements.empty() || source.statements.back().kind != Statement::kWrite) return std::nullopt;
+  for (const std::string& line :
+       {"  return v" + std::to_string(values - 1) + ";", std::string("}"), std::string(),
+        std::string("extern \"C\" __global__ void bindery_fused(const __grid_constant__ FusedArgs args) {"),
+        std::string("  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;"),
+        std::string("  for (int64_t pack = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; "
+                    "pack < args.packs(); pack += step) {"),
+        std::string("    const int64_t i = pack * FusedArgs::kPack;")}) {
+    if (!take(line)) return std::nullopt;
+  }
+  std::string operands;
+  for (size_t k = 0; k < inputs; ++k) {
+    static const std::regex read(
+        R"(    const auto x(\d+) = (Read|ReadOne|ReadStretched)<(\w+)>\(args, (\d+)(, i)?\);)");
+    const std::string number = std::to_string(k);
+    if (!match(&m, read) || m[1] != number || m[4] != number) return std::nullopt;
+    if ((m[2] == "ReadOne") == m[5].matched) return std::nullopt;
+    source.operands.push_back({.read = m[2], .type = m[3]});
+    operands += (k > 0 ? ", x" : "x") + number + ".v[e]";
+  }
+  static const std::regex write(R"(    Write<(\w+)>\(args, i, y\);)");
+  if (!take("    Pack<T, FusedArgs::kPack> y;") || !take("#pragma unroll") ||
+      !take("    for (int e = 0; e < FusedArgs::kPack; ++e) y.v[e] = Chain(" + operands + ");") || !match(&m, write)) {
+    return std::nullopt;
+  }
+  source.result = m[1];
+  if (!take("  }") || !take("}") || at != lines.size() || source.statements.empty()) return std::nullopt;
   return source;
 }
 
@@ -138,42 +177,55 @@ void CallAll(const Statement& s, const std::vector<const T*>& x, int64_t n, T* y
   }
 }
 
-// Elements first..first+n-1, each statement of all of them.
+constexpr int64_t kPack = FusedArgs::kPack;
+
+template <class Type>
+Loaded<Type> ReadBy(const std::string& read, const FusedArgs& args, int input, int64_t i) {
+  return read == "Read"      ? Read<Type>(args, input, i)
+         : read == "ReadOne" ? ReadOne<Type>(args, input)
+                             : ReadStretched<Type>(args, input, i);
+}
+
+// Packs first..first+count-1: all operands of them, then each statement of all elements.
 template <class T>
-void RunTile(const Source& source, const FusedArgs& args, int64_t first, int64_t n) {
+void RunTile(const Source& source, const FusedArgs& args, int64_t first, int64_t count) {
+  const int64_t n = count * kPack;
   std::vector<std::vector<T>> values;
+  for (size_t k = 0; k < source.operands.size(); ++k) {
+    const Operand& operand = source.operands[k];
+    std::vector<T>& x = values.emplace_back(static_cast<size_t>(n));
+    ForTypeNamed(operand.type, [&]<class Type>() {
+      for (int64_t pack = 0; pack < count; ++pack) {
+        std::ranges::copy(ReadBy<Type>(operand.read, args, static_cast<int>(k), (first + pack) * kPack).v,
+                          x.begin() + pack * kPack);
+      }
+    });
+  }
   for (const Statement& s : source.statements) {
     std::vector<const T*> operands;
     for (const int of : s.of) operands.push_back(values[static_cast<size_t>(of)].data());
     std::vector<T> result(static_cast<size_t>(n));
-    if (s.kind == Statement::kCall || s.kind == Statement::kTimesSlope) CallAll(s, operands, n, result.data());
+    s.kind == Statement::kAs ? static_cast<void>(std::copy_n(operands[0], n, result.begin()))
+                             : CallAll(s, operands, n, result.data());
     ForTypeNamed(s.type, [&]<class Type>() {
-      using Value = flat::Arithmetic<Type>;
-      for (int64_t k = 0; k < n; ++k) {
-        const int64_t i = first + k;
-        T& y = result[static_cast<size_t>(k)];
-        switch (s.kind) {
-          case Statement::kRead:
-            y = static_cast<T>(Read<Type>(args, s.input,
-                                          s.place == "i"   ? i
-                                          : s.place == "0" ? 0
-                                                           : PlaceOf(args, s.input, i)));
-            break;
-          case Statement::kWrite: Write<Type>(args, i, static_cast<Value>(operands[0][k])); break;
-          case Statement::kAs: y = operands[0][k]; [[fallthrough]];
-          default: y = static_cast<T>(As<Type>(static_cast<Value>(y)));
-        }
-      }
+      for (T& y : result) y = static_cast<T>(As<Type>(static_cast<flat::Arithmetic<Type>>(y)));
     });
-    if (s.kind != Statement::kWrite) values.push_back(std::move(result));
+    values.push_back(std::move(result));
   }
+  ForTypeNamed(source.result, [&]<class Type>() {
+    for (int64_t pack = 0; pack < count; ++pack) {
+      Loaded<Type> y;
+      std::copy_n(values.back().begin() + pack * kPack, kPack, y.v);
+      Write<Type>(args, (first + pack) * kPack, y);
+    }
+  });
 }
 
-template <class T>
 void RunSource(const Source& source, const FusedArgs& args) {
-  constexpr int64_t kTile = 1024;
-  for (int64_t first = 0; first < args.n; first += kTile) {
-    RunTile<T>(source, args, first, std::min(kTile, args.n - first));
+  constexpr int64_t kTile = 256;
+  for (int64_t first = 0; first < args.packs(); first += kTile) {
+    const int64_t count = std::min(kTile, args.packs() - first);
+    source.in_double ? RunTile<double>(source, args, first, count) : RunTile<float>(source, args, first, count);
   }
 }
 
@@ -192,7 +244,7 @@ std::vector<FakeKernel> Load(const void* image) {
       });
       if (!found) return CUDA_ERROR_ILLEGAL_ADDRESS;
       ++launched;
-      source->in_double ? RunSource<double>(*source, args) : RunSource<float>(*source, args);
+      RunSource(*source, args);
       return CUDA_SUCCESS;
     };
   };
@@ -265,6 +317,8 @@ NvrtcPtr Nvrtc() {
                &GetProgramLog, &GetCubinSize, &GetCubin});
   return api;
 }
+
+void RunFused(const std::string& source, const FusedArgs& args) { RunSource(Parse(source).value(), args); }
 
 int64_t FusedCompiled() { return compiled; }
 int64_t FusedLaunched() { return launched; }
