@@ -266,7 +266,8 @@ TEST(OnnxExport, OperatorsThatAreNotExportedAreKnown) {
       "SVMOutput", "Scalar", "ScaleLoss", "SoftmaxOutput",
       // Gradients, fusions and groups of devices are made of them.
       "AddRelu", "BatchNormNormalize", "BatchNormStatistics", "BatchStatistics", "ConvolutionAdd", "FirstOutside",
-      "LossScale", "MergeStatistics", "MoveStatistics", "RankOf", "RowNumbers", "SumExactly", "SumOverDevices", "SumTo",
+      "LossScale", "MergeStatistics", "MoveStatistics", "QuantizedConvolution", "QuantizedFullyConnected", "RankOf",
+      "RowNumbers", "SumExactly", "SumOverDevices", "SumTo",
       // Opset 17 has no such operator; as a head it is what it trains.
       "CTCLoss"};
   const std::vector<std::string> exports = OnnxExports();

@@ -16,11 +16,15 @@
 namespace bindery::cpu {
 namespace {
 
-// run(x, y, n, scale, zero point) for the elements of every scale.
+// run(x, y, n, scale, zero point) for the elements of every scale; those of one scale as they lie.
 template <class From, class To, class Scale, class Zero, class F>
 Kernel PerChannel(const KernelSpec& spec, int64_t axis, F run) {
   const QuantizedView view = ChannelsOf(axis, spec.inputs[0].shape, spec.inputs[1].shape);
-  return WithLoop(PlainKernel(spec, "loop"), [=](const Arguments& args) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  if (view.channels == 1 && view.outer == 1) {
+    kernel.input_formats[0] = kernel.output_formats[0] = CommonFormat(spec, {0}, /*zero_to_zero=*/false);
+  }
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
     ParallelFor(view.outer * view.channels * view.inner, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
       while (begin < end) {
         const int64_t row = begin / view.inner, channel = row % view.channels;

@@ -1,0 +1,270 @@
+// Layers of integers of 8 bits: exact sums in 32 bits (simd/integers.h), rescaled once.
+//
+// Channels last. A few rows of a sample's data at a time, less their zero point, widened to 16 bits, and with the
+// padding around them, lie in scratch memory, from where every window reads its taps; so padding is 0, whatever the
+// zero point is. Weights are in panels of kPanel outputs, bytes as they were: (outputs / 16, spatial..., channels / 2,
+// 16, 2). A full connection is a convolution whose samples are single places.
+#include "symbol/ops/quantized.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "base/checked.h"
+#include "engine/team.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/layout.h"
+#include "executor/kernels/cpu/simd/integers.h"
+#include "executor/kernels/cpu/util.h"
+
+namespace bindery::cpu {
+namespace {
+
+constexpr int64_t kCachedElements = 64 * 1024;  // of data that are widened at once: 128 KiB
+constexpr int64_t kPerThread = 4;               // pieces of work
+
+// Of one axis.
+struct Axis {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilate = 1, pad_begin = 0;
+  int64_t Reach() const { return (kernel - 1) * dilate + 1; }
+  int64_t Needed(int64_t outputs) const { return (outputs - 1) * stride + Reach(); }  // elements, padding included
+};
+
+struct Problem {
+  int64_t samples, channels, outputs;
+  Axis rows, columns;
+  QuantizedInputs at;
+  bool relu, one_scale;
+  DType data, output;
+
+  int64_t pairs() const { return CeilDiv(channels, 2); }
+  int64_t panels() const { return CeilDiv(outputs, kPanel); }
+  int64_t width() const { return columns.Needed(columns.out) * pairs() * 2; }  // of a widened row
+  double flops() const {
+    return 2.0 * static_cast<double>(samples * rows.out * columns.out) * static_cast<double>(outputs) *
+           static_cast<double>(rows.kernel * columns.kernel * channels);
+  }
+};
+
+// (O / 16, spatial..., I / 2, 16 o, 2 i)
+Format Panels(int rank) {
+  Format format = Format::ChannelsLast(rank);
+  format.kind = Format::Kind::kStrided;
+  format.rank = static_cast<int8_t>(rank);
+  if (rank == 2) format.order = {0, 1};
+  format.num_blocks = 2;
+  format.block_axis = {0, 1};
+  format.block_size = {kPanel, 2};
+  return format;
+}
+
+class Layer {
+ public:
+  Layer(const Problem& p, int threads) : p_(p), threads_(threads) {
+    const bool single = p.rows.out * p.columns.out == 1;  // places of several samples are computed together
+    const int64_t sample = p.rows.Needed(p.rows.out) * p.width();
+    samples_ = single ? std::clamp<int64_t>(kCachedElements / sample, 1, p.samples) : 1;
+    rows_ = p.rows.out;
+    while (rows_ > 1 && p.rows.Needed(rows_) * p.width() > kCachedElements) rows_ = CeilDiv(rows_, 2);
+    const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
+    if (single) samples_ = std::min(samples_, std::max<int64_t>(CeilDiv(p.samples, wanted), most_rows()));
+    const int64_t strips = CeilDiv(p.samples, samples_) * CeilDiv(p.rows.out, rows_);
+    panel_parts_ = strips >= wanted ? 1 : std::min(p.panels(), CeilDiv(wanted, strips));
+    // Neighbouring taps of a row are one run.
+    const bool joined = p.columns.dilate == 1;
+    pairs_ = (joined ? p.columns.kernel : 1) * p.pairs();
+    for (int64_t i = 0; i < p.rows.kernel; ++i) {
+      for (int64_t j = 0; j < (joined ? 1 : p.columns.kernel); ++j) {
+        offsets_.push_back(static_cast<int32_t>(i * p.rows.dilate * p.width() + j * p.columns.dilate * 2 * p.pairs()));
+      }
+    }
+  }
+
+  int64_t strip() const { return samples_ * p_.rows.Needed(rows_) * p_.width(); }  // elements
+  int64_t scratch_bytes() const {
+    return CheckedMul(CheckedMul(RoundUp(strip(), 32), threads_, "scratch elements"), 2, "scratch bytes");
+  }
+  bool Fits() const { return strip() <= std::numeric_limits<int32_t>::max(); }
+
+  void operator()(const Arguments& args) const {
+    const int64_t strips_of_sample = CeilDiv(p_.rows.out, rows_);
+    const int64_t items = CeilDiv(p_.samples, samples_) * strips_of_sample * panel_parts_;
+    ParallelFor(items, 1, threads_ == 1 ? items : 0, [&](int64_t begin, int64_t end, int thread) {
+      int16_t* const strip_of_thread = static_cast<int16_t*>(args.scratch) + thread * RoundUp(strip(), 32);
+      int64_t there = -1;
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t strip = item / panel_parts_, part = item % panel_parts_;
+        const int64_t sample = strip / strips_of_sample * samples_, row = strip % strips_of_sample * rows_;
+        if (std::exchange(there, strip) != strip) Load(args, sample, row, strip_of_thread);
+        Compute(args, sample, row, strip_of_thread, part * p_.panels() / panel_parts_,
+                (part + 1) * p_.panels() / panel_parts_);
+      }
+    });
+  }
+
+ private:
+  static int64_t most_rows() { return BestIntegers().most_rows; }
+
+  // What windows of some samples' output rows, from `row` on, see.
+  void Load(const Arguments& args, int64_t sample, int64_t row, int16_t* to) const {
+    const int64_t height = p_.rows.Needed(rows_), last = std::min(sample + samples_, p_.samples);
+    for (int64_t n = sample; n < last; ++n) {
+      for (int64_t i = 0; i < height; ++i, to += p_.width()) {
+        const int64_t from = row * p_.rows.stride - p_.rows.pad_begin + i;
+        if (from < 0 || from >= p_.rows.in) {
+          std::fill_n(to, p_.width(), int16_t{0});
+        } else if (p_.data == DType::kUInt8) {
+          LoadRow<uint8_t>(args, n * p_.rows.in + from, BestIntegers().widen_unsigned, to);
+        } else {
+          LoadRow<int8_t>(args, n * p_.rows.in + from, BestIntegers().widen_signed, to);
+        }
+      }
+    }
+  }
+  template <class T>
+  void LoadRow(const Arguments& args, int64_t row, void (*widen)(const T*, int16_t*, int64_t, int), int16_t* to) const {
+    const T* x = args.in<T>(QuantizedInputs::kData) + row * p_.columns.in * p_.channels;
+    const int zero = args.in<T>(QuantizedInputs::kZero)[0];
+    const int64_t step = 2 * p_.pairs(), all = p_.width() / step, before = std::min(p_.columns.pad_begin, all);
+    const int64_t n = std::min(p_.columns.in, all - before);
+    std::fill_n(to, before * step, int16_t{0});
+    int16_t* y = to + before * step;
+    if (step == p_.channels) {
+      widen(x, y, n * step, zero);
+    } else {
+      for (int64_t i = 0; i < n; ++i, y += step, x += p_.channels) {
+        for (int64_t c = 0; c < p_.channels; ++c) y[c] = static_cast<int16_t>(x[c] - zero);
+        y[p_.channels] = 0;
+      }
+    }
+    std::fill(to + (before + n) * step, to + p_.width(), int16_t{0});
+  }
+
+  // A panel after another, the places of the strip with each.
+  void Compute(const Arguments& args, int64_t sample, int64_t row, const int16_t* strip, int64_t first_panel,
+               int64_t last_panel) const {
+    const IntegerLoops& loops = BestIntegers();
+    const int64_t height = p_.rows.Needed(rows_);
+    const int64_t columns = p_.columns.out, rows = std::min(rows_, p_.rows.out - row);
+    const int64_t places = std::min(samples_, p_.samples - sample) * rows * columns;
+    const int64_t first_place = (sample * p_.rows.out + row) * columns;
+    const auto place_of = [&](int64_t place) {
+      const int64_t n = place / (rows * columns), i = place / columns % rows, j = place % columns;
+      return strip + (n * height + i * p_.rows.stride) * p_.width() + j * p_.columns.stride * 2 * p_.pairs();
+    };
+    const int64_t panel_bytes = static_cast<int64_t>(offsets_.size()) * pairs_ * 2 * kPanel;
+    std::array<int32_t, IntegerLoops::kMostRows * kPanel> sums;
+    std::array<const int16_t*, IntegerLoops::kMostRows> begins;
+    for (int64_t panel = first_panel; panel < last_panel; ++panel) {
+      const int64_t n = std::min(kPanel, p_.outputs - panel * kPanel);
+      std::array<float, kPanel> scale{}, bias{};
+      const IntegerResults results = ResultsOf(args, panel * kPanel, n, scale.data(), bias.data());
+      IntegerProducts products{.rows = begins.data(),
+                               .offsets = offsets_.data(),
+                               .runs = static_cast<int64_t>(offsets_.size()),
+                               .pairs = pairs_,
+                               .weights = args.in<int8_t>(QuantizedInputs::kWeight) + panel * panel_bytes,
+                               .sums = sums.data()};
+      for (int64_t place = 0; place < places;) {
+        const int64_t now = std::min(places - place, loops.most_rows);
+        for (int64_t i = 0; i < now; ++i) begins[static_cast<size_t>(i)] = place_of(place + i);
+        loops.products[static_cast<size_t>(now - 1)](products);
+        for (int64_t i = 0; i < now; ++i, ++place) {
+          const int64_t y = (first_place + place) * p_.outputs + panel * kPanel;
+          if (p_.output == DType::kFloat32) {
+            loops.floats(sums.data() + i * kPanel, results, args.out(0) + y, n);
+          } else {
+            loops.bytes(sums.data() + i * kPanel, results, args.out<uint8_t>(0) + y, n);
+          }
+        }
+      }
+    }
+  }
+
+  IntegerResults ResultsOf(const Arguments& args, int64_t first, int64_t n, float* scale, float* bias) const {
+    for (int64_t i = 0; i < n; ++i) {
+      scale[i] = args.in(QuantizedInputs::kScale)[p_.one_scale ? 0 : first + i];
+      if (p_.at.bias >= 0) bias[i] = args.in(p_.at.bias)[first + i];
+    }
+    IntegerResults results{.scale = scale, .bias = bias, .relu = p_.relu};
+    if (p_.at.output_scale < 0) return results;
+    const bool is_signed = p_.output == DType::kInt8;
+    results.output_scale = args.in(p_.at.output_scale)[0];
+    results.output_zero = is_signed ? static_cast<float>(args.in<int8_t>(p_.at.output_zero)[0])
+                                    : static_cast<float>(args.in<uint8_t>(p_.at.output_zero)[0]);
+    results.low = is_signed ? -128 : 0;
+    results.high = is_signed ? 127 : 255;
+    return results;
+  }
+
+  Problem p_;
+  int threads_;
+  int64_t samples_, rows_, panel_parts_, pairs_;
+  std::vector<int32_t> offsets_;  // of runs of taps, in a strip
+};
+
+MaybeKernel Make(const KernelSpec& spec, const Problem& p, const Format& data, const Format& output) {
+  Kernel kernel = PlainKernel(spec, "integers");
+  kernel.threads = ThreadsForWork(spec, p.flops());
+  Layer layer(p, kernel.threads);
+  if (!layer.Fits()) return std::nullopt;
+  kernel.input_formats[QuantizedInputs::kData] = Canonical(data, spec.inputs[0].shape);
+  kernel.input_formats[QuantizedInputs::kWeight] = Panels(spec.inputs[1].shape.rank());
+  kernel.output_formats[0] = Canonical(output, spec.outputs[0].shape);
+  kernel.scratch_bytes = layer.scratch_bytes();
+  return WithLoop(std::move(kernel), std::move(layer));
+}
+
+template <class Attrs>
+Problem ProblemOf(const KernelSpec& spec, const Attrs& attrs, int64_t samples, int64_t channels, int64_t outputs) {
+  return {.samples = samples,
+          .channels = channels,
+          .outputs = outputs,
+          .rows = {},
+          .columns = {},
+          .at = QuantizedInputs(attrs),
+          .relu = attrs.activation == ActivationType::kRelu,
+          .one_scale = spec.inputs[QuantizedInputs::kScale].shape.Elements() == 1,
+          .data = spec.inputs[0].dtype,
+          .output = spec.outputs[0].dtype};
+}
+
+MaybeKernel MakeConvolution(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<QuantizedConvolutionAttrs>();
+  const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
+  const std::vector<Window> windows = ConvolutionWindows(attrs, data);
+  if (attrs.groups != 1 || windows.size() > 2 || spec.inputs[1].shape.CountFrom(1) > kMostProducts) return std::nullopt;
+  Problem p = ProblemOf(spec, attrs, data[0], data[1], output[1]);
+  Axis* const axes[] = {&p.columns, &p.rows};
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const Window& w = windows[windows.size() - 1 - i];
+    *axes[i] = {.in = data[data.rank() - 1 - static_cast<int>(i)],
+                .out = w.output,
+                .kernel = w.kernel,
+                .stride = w.stride,
+                .dilate = w.dilate,
+                .pad_begin = w.pad_begin};
+  }
+  return Make(spec, p, Format::ChannelsLast(data.rank()), Format::ChannelsLast(output.rank()));
+}
+
+MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<QuantizedFullyConnectedAttrs>();
+  const Shape& weight = spec.inputs[1].shape;
+  if (weight[1] > kMostProducts) return std::nullopt;
+  return Make(spec, ProblemOf(spec, attrs, spec.outputs[0].shape.Elements() / weight[0], weight[1], weight[0]),
+              Format::Plain(), Format::Plain());
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"QuantizedConvolution", MakeConvolution},
+    {"QuantizedFullyConnected", MakeFullyConnected},
+};
+
+}  // namespace
+
+KernelRows QuantizedKernels() { return kEntries; }
+
+}  // namespace bindery::cpu
