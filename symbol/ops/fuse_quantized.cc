@@ -8,6 +8,7 @@
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/quantize.h"
 #include "symbol/ops/quantized.h"
+#include "symbol/ops/shape_ops.h"
 #include "symbol/passes/passes.h"
 
 namespace bindery {
@@ -15,6 +16,12 @@ namespace {
 
 bool Is(const Node& node, const OpDef& op) { return !node.is_variable() && &node.op() == &op; }
 bool IsByte(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kUInt8; }
+
+// The node that gives a layer's data, seen through a Flatten, which moves nothing.
+const Node& SourceOf(const Node& layer) {
+  const Node& data = *layer.inputs()[0].node;
+  return Is(data, FlattenOp()) ? *data.inputs()[0].node : data;
+}
 
 // What of a layer's attributes matters here.
 struct LayerForm {
@@ -35,7 +42,7 @@ class Matcher {
   // The last node that becomes part of the layer; null if it stays as it is.
   const Node* LastOf(const Node& layer) const {
     const std::optional<LayerForm> form = FormOf(layer);
-    if (!form || !IsData(*layer.inputs()[0].node) || !IsWeight(*layer.inputs()[1].node)) return nullptr;
+    if (!form || !IsData(SourceOf(layer)) || !IsWeight(*layer.inputs()[1].node)) return nullptr;
     const Node* last = &layer;
     if (const Node* reader = OnlyReader(*last); reader != nullptr && form->activation == ActivationType::kNone &&
                                                 Is(*reader, ActivationOp()) &&
@@ -123,10 +130,12 @@ NodePtr Fused(const Node& last, const OpDef& op, const Node& layer, DType data_d
   Attrs attrs{layer.attrs().get<LayerAttrs>()};
   if (relu) attrs.activation = ActivationType::kRelu;
   const std::vector<Entry>& of = layer.inputs();
-  const std::vector<Entry>&data = of[0].node->inputs(), &weight = of[1].node->inputs();
+  const Node& source = SourceOf(layer);
+  const std::vector<Entry>&data = source.inputs(), &weight = of[1].node->inputs();
   const OnBehalfOf surroundings(layer, "_quantized_");
   const Symbol scale = Symbol(data[1]) * Symbol(weight[1]);
-  std::vector<Entry> inputs = {data[0], weight[0], scale.entry(), ZeroOf(*of[0].node, data_dtype).entry()};
+  const Symbol whole = &source == of[0].node.get() ? Symbol(data[0]) : Flatten(Symbol(data[0]));
+  std::vector<Entry> inputs = {whole.entry(), weight[0], scale.entry(), ZeroOf(source, data_dtype).entry()};
   if (!attrs.no_bias) inputs.push_back(of[2]);
   if (quantize != nullptr) {
     attrs.dtype = quantize->attrs().get<QuantizeAttrs>().dtype;
@@ -157,7 +166,7 @@ Symbol FuseQuantized(const Graph& graph, const NodeTypes& types, const std::func
                    if (quantize != nullptr) at = at->inputs()[0].node.get();
                    const bool relu = Is(*at, ActivationOp());
                    if (relu) at = at->inputs()[0].node.get();
-                   const Entry& data = layer.inputs()[0].node->inputs()[0];
+                   const Entry& data = SourceOf(layer).inputs()[0];
                    const DType dtype =
                        types[static_cast<size_t>(graph.IndexOf(data.node))][static_cast<size_t>(data.output)].dtype;
                    const bool convolves = Is(layer, ConvolutionOp());
