@@ -10,6 +10,7 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/accumulator.h"
+#include "executor/kernels/cpu/simd/integers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -42,7 +43,10 @@ Kernel PerChannel(const KernelSpec& spec, int64_t axis, F run) {
 template <class Real, class Whole>
 void Quantize(const Real* x, Whole* y, int64_t n, double scale, double zero) {
   using Limits = std::numeric_limits<Whole>;
-  if constexpr (std::is_same_v<Real, float> && sizeof(Whole) <= 2) {
+  if constexpr (std::is_same_v<Real, float> && sizeof(Whole) == 1) {
+    BestIntegers().quantize(x, {static_cast<float>(scale), static_cast<float>(zero), Limits::min(), Limits::max()}, n,
+                            reinterpret_cast<uint8_t*>(y));
+  } else if constexpr (std::is_same_v<Real, float> && sizeof(Whole) == 2) {
     using native::BinaryFunctions;
     constexpr int64_t kTile = 512;
     const Loops& loops = BestLoops<float>();

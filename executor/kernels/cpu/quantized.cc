@@ -3,7 +3,8 @@
 // Channels last. A few rows of a sample's data at a time, less their zero point, widened to 16 bits, and with the
 // padding around them, lie in scratch memory, from where every window reads its taps; so padding is 0, whatever the
 // zero point is. Weights are in panels of kPanel outputs, bytes as they were: (outputs / 16, spatial..., channels / 2,
-// 16, 2). A full connection is a convolution whose samples are single places.
+// 16, 2); of images of one channel neighbours along the last axis are the pairs. A full connection is a convolution whose
+// samples are single places.
 #include "symbol/ops/quantized.h"
 
 #include <algorithm>
@@ -39,23 +40,25 @@ struct Problem {
   bool relu, one_scale;
   DType data, output;
 
-  int64_t pairs() const { return CeilDiv(channels, 2); }
+  // Are pairs along the columns? Else of channels.
+  bool is_single() const { return channels == 1 && columns.dilate == 1 && columns.kernel > 1; }
+  int64_t step() const { return is_single() ? 1 : RoundUp(channels, 2); }  // from column to column, widened
   int64_t panels() const { return CeilDiv(outputs, kPanel); }
-  int64_t width() const { return columns.Needed(columns.out) * pairs() * 2; }  // of a widened row
+  int64_t width() const { return columns.Needed(columns.out) * step(); }  // of a widened row
   double flops() const {
     return 2.0 * static_cast<double>(samples * rows.out * columns.out) * static_cast<double>(outputs) *
            static_cast<double>(rows.kernel * columns.kernel * channels);
   }
 };
 
-// (O / 16, spatial..., I / 2, 16 o, 2 i)
-Format Panels(int rank) {
+// (O / 16, spatial..., I / 2, 16 o, 2 i), or with the last axis in place of I.
+Format Panels(int rank, bool is_single) {
   Format format = Format::ChannelsLast(rank);
   format.kind = Format::Kind::kStrided;
   format.rank = static_cast<int8_t>(rank);
   if (rank == 2) format.order = {0, 1};
   format.num_blocks = 2;
-  format.block_axis = {0, 1};
+  format.block_axis = {0, static_cast<int8_t>(is_single ? rank - 1 : 1)};
   format.block_size = {kPanel, 2};
   return format;
 }
@@ -69,22 +72,24 @@ class Layer {
     rows_ = p.rows.out;
     while (rows_ > 1 && p.rows.Needed(rows_) * p.width() > kCachedElements) rows_ = CeilDiv(rows_, 2);
     const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
+    while (rows_ > 1 && p.samples * CeilDiv(p.rows.out, rows_) * p.panels() < wanted) rows_ = CeilDiv(rows_, 2);
     if (single) samples_ = std::min(samples_, std::max<int64_t>(CeilDiv(p.samples, wanted), most_rows()));
     const int64_t strips = CeilDiv(p.samples, samples_) * CeilDiv(p.rows.out, rows_);
     panel_parts_ = strips >= wanted ? 1 : std::min(p.panels(), CeilDiv(wanted, strips));
     // Neighbouring taps of a row are one run.
     const bool joined = p.columns.dilate == 1;
-    pairs_ = (joined ? p.columns.kernel : 1) * p.pairs();
+    pairs_ = CeilDiv((joined ? p.columns.kernel : 1) * p.step(), 2);
     for (int64_t i = 0; i < p.rows.kernel; ++i) {
       for (int64_t j = 0; j < (joined ? 1 : p.columns.kernel); ++j) {
-        offsets_.push_back(static_cast<int32_t>(i * p.rows.dilate * p.width() + j * p.columns.dilate * 2 * p.pairs()));
+        offsets_.push_back(static_cast<int32_t>(i * p.rows.dilate * p.width() + j * p.columns.dilate * p.step()));
       }
     }
   }
 
-  int64_t strip() const { return samples_ * p_.rows.Needed(rows_) * p_.width(); }  // elements
+  // Elements; a last run of an odd number of taps reads another one.
+  int64_t strip() const { return RoundUp(samples_ * p_.rows.Needed(rows_) * p_.width() + 1, 32); }
   int64_t scratch_bytes() const {
-    return CheckedMul(CheckedMul(RoundUp(strip(), 32), threads_, "scratch elements"), 2, "scratch bytes");
+    return CheckedMul(CheckedMul(strip(), threads_, "scratch elements"), 2, "scratch bytes");
   }
   bool Fits() const { return strip() <= std::numeric_limits<int32_t>::max(); }
 
@@ -92,7 +97,7 @@ class Layer {
     const int64_t strips_of_sample = CeilDiv(p_.rows.out, rows_);
     const int64_t items = CeilDiv(p_.samples, samples_) * strips_of_sample * panel_parts_;
     ParallelFor(items, 1, threads_ == 1 ? items : 0, [&](int64_t begin, int64_t end, int thread) {
-      int16_t* const strip_of_thread = static_cast<int16_t*>(args.scratch) + thread * RoundUp(strip(), 32);
+      int16_t* const strip_of_thread = static_cast<int16_t*>(args.scratch) + thread * strip();
       int64_t there = -1;
       for (int64_t item = begin; item < end; ++item) {
         const int64_t strip = item / panel_parts_, part = item % panel_parts_;
@@ -122,12 +127,13 @@ class Layer {
         }
       }
     }
+    *to = 0;
   }
   template <class T>
   void LoadRow(const Arguments& args, int64_t row, void (*widen)(const T*, int16_t*, int64_t, int), int16_t* to) const {
     const T* x = args.in<T>(QuantizedInputs::kData) + row * p_.columns.in * p_.channels;
     const int zero = args.in<T>(QuantizedInputs::kZero)[0];
-    const int64_t step = 2 * p_.pairs(), all = p_.width() / step, before = std::min(p_.columns.pad_begin, all);
+    const int64_t step = p_.step(), all = p_.width() / step, before = std::min(p_.columns.pad_begin, all);
     const int64_t n = std::min(p_.columns.in, all - before);
     std::fill_n(to, before * step, int16_t{0});
     int16_t* y = to + before * step;
@@ -146,14 +152,9 @@ class Layer {
   void Compute(const Arguments& args, int64_t sample, int64_t row, const int16_t* strip, int64_t first_panel,
                int64_t last_panel) const {
     const IntegerLoops& loops = BestIntegers();
-    const int64_t height = p_.rows.Needed(rows_);
     const int64_t columns = p_.columns.out, rows = std::min(rows_, p_.rows.out - row);
     const int64_t places = std::min(samples_, p_.samples - sample) * rows * columns;
     const int64_t first_place = (sample * p_.rows.out + row) * columns;
-    const auto place_of = [&](int64_t place) {
-      const int64_t n = place / (rows * columns), i = place / columns % rows, j = place % columns;
-      return strip + (n * height + i * p_.rows.stride) * p_.width() + j * p_.columns.stride * 2 * p_.pairs();
-    };
     const int64_t panel_bytes = static_cast<int64_t>(offsets_.size()) * pairs_ * 2 * kPanel;
     std::array<int32_t, IntegerLoops::kMostRows * kPanel> sums;
     std::array<const int16_t*, IntegerLoops::kMostRows> begins;
@@ -161,26 +162,44 @@ class Layer {
       const int64_t n = std::min(kPanel, p_.outputs - panel * kPanel);
       std::array<float, kPanel> scale{}, bias{};
       const IntegerResults results = ResultsOf(args, panel * kPanel, n, scale.data(), bias.data());
-      IntegerProducts products{.rows = begins.data(),
-                               .offsets = offsets_.data(),
-                               .runs = static_cast<int64_t>(offsets_.size()),
-                               .pairs = pairs_,
-                               .weights = args.in<int8_t>(QuantizedInputs::kWeight) + panel * panel_bytes,
-                               .sums = sums.data()};
-      for (int64_t place = 0; place < places;) {
-        const int64_t now = std::min(places - place, loops.most_rows);
-        for (int64_t i = 0; i < now; ++i) begins[static_cast<size_t>(i)] = place_of(place + i);
-        loops.products[static_cast<size_t>(now - 1)](products);
-        for (int64_t i = 0; i < now; ++i, ++place) {
-          const int64_t y = (first_place + place) * p_.outputs + panel * kPanel;
-          if (p_.output == DType::kFloat32) {
-            loops.floats(sums.data() + i * kPanel, results, args.out(0) + y, n);
-          } else {
-            loops.bytes(sums.data() + i * kPanel, results, args.out<uint8_t>(0) + y, n);
-          }
+      const IntegerLoops::ProductsOf& multiply = n <= kPanel / 2 ? loops.half_products : loops.products;
+      const IntegerProducts products{.rows = begins.data(),
+                                     .offsets = offsets_.data(),
+                                     .runs = static_cast<int64_t>(offsets_.size()),
+                                     .pairs = pairs_,
+                                     .weights = args.in<int8_t>(QuantizedInputs::kWeight) + panel * panel_bytes,
+                                     .sums = sums.data()};
+      Place place{strip};
+      for (int64_t done = 0; done < places;) {
+        const int64_t now = std::min(places - done, loops.most_rows);
+        for (int64_t i = 0; i < now; ++i) begins[static_cast<size_t>(i)] = Next(&place, rows);
+        multiply[static_cast<size_t>(now - 1)](products);
+        const int64_t y = (first_place + done) * p_.outputs + panel * kPanel;
+        if (p_.output == DType::kFloat32) {
+          loops.floats(sums.data(), results, now, args.out(0) + y);
+        } else {
+          loops.bytes(sums.data(), results, now, args.out<uint8_t>(0) + y);
         }
+        done += now;
       }
     }
+  }
+
+  // Where a window begins in a strip.
+  struct Place {
+    const int16_t* sample;
+    int64_t row = 0, column = 0;
+  };
+  // Its address; then it is the next one.
+  const int16_t* Next(Place* place, int64_t rows) const {
+    const int16_t* const begin =
+        place->sample + place->row * p_.rows.stride * p_.width() + place->column * p_.columns.stride * p_.step();
+    if (++place->column < p_.columns.out) return begin;
+    place->column = 0;
+    if (++place->row < rows) return begin;
+    place->row = 0;
+    place->sample += p_.rows.Needed(rows_) * p_.width();
+    return begin;
   }
 
   IntegerResults ResultsOf(const Arguments& args, int64_t first, int64_t n, float* scale, float* bias) const {
@@ -188,14 +207,14 @@ class Layer {
       scale[i] = args.in(QuantizedInputs::kScale)[p_.one_scale ? 0 : first + i];
       if (p_.at.bias >= 0) bias[i] = args.in(p_.at.bias)[first + i];
     }
-    IntegerResults results{.scale = scale, .bias = bias, .relu = p_.relu};
+    IntegerResults results{.scale = scale, .bias = bias, .relu = p_.relu, .outputs = n, .step = p_.outputs};
     if (p_.at.output_scale < 0) return results;
     const bool is_signed = p_.output == DType::kInt8;
-    results.output_scale = args.in(p_.at.output_scale)[0];
-    results.output_zero = is_signed ? static_cast<float>(args.in<int8_t>(p_.at.output_zero)[0])
-                                    : static_cast<float>(args.in<uint8_t>(p_.at.output_zero)[0]);
-    results.low = is_signed ? -128 : 0;
-    results.high = is_signed ? 127 : 255;
+    results.to.scale = args.in(p_.at.output_scale)[0];
+    results.to.zero = is_signed ? static_cast<float>(args.in<int8_t>(p_.at.output_zero)[0])
+                                : static_cast<float>(args.in<uint8_t>(p_.at.output_zero)[0]);
+    results.to.low = is_signed ? -128 : 0;
+    results.to.high = is_signed ? 127 : 255;
     return results;
   }
 
@@ -211,7 +230,7 @@ MaybeKernel Make(const KernelSpec& spec, const Problem& p, const Format& data, c
   Layer layer(p, kernel.threads);
   if (!layer.Fits()) return std::nullopt;
   kernel.input_formats[QuantizedInputs::kData] = Canonical(data, spec.inputs[0].shape);
-  kernel.input_formats[QuantizedInputs::kWeight] = Panels(spec.inputs[1].shape.rank());
+  kernel.input_formats[QuantizedInputs::kWeight] = Panels(spec.inputs[1].shape.rank(), p.is_single());
   kernel.output_formats[0] = Canonical(output, spec.outputs[0].shape);
   kernel.scratch_bytes = layer.scratch_bytes();
   return WithLoop(std::move(kernel), std::move(layer));

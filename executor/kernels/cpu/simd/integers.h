@@ -22,21 +22,26 @@ struct IntegerProducts {
   int32_t* sums;
 };
 
-// y = f(scale sum + bias) of a row of sums, and the integer for it: the nearest to y / output_scale, + output_zero,
-// within low and high, all of which are whole numbers.
+// The integer for a number: the nearest to x / scale, + zero, within low and high, all three whole; of NaN 0.
+struct IntegerScale {
+  float scale = 1, zero = 0, low = 0, high = 0;
+};
+// y = f(scale sum + bias) of rows of sums, and the integers for it; `outputs` of a row, and rows `step` elements apart.
 struct IntegerResults {
   const float *scale, *bias;  // of kPanel outputs
   bool relu;
-  float output_scale = 1, output_zero = 0, low = 0, high = 0;
+  int64_t outputs, step;
+  IntegerScale to = {};
 };
 
 struct IntegerLoops {
   static constexpr int64_t kMostRows = 12;
-  int64_t most_rows;                                                 // that registers have room for
-  std::array<void (*)(const IntegerProducts&), kMostRows> products;  // for 1, 2, ... rows
-  // y[0..n) of sums[0..n), n at most kPanel
-  void (*floats)(const int32_t* sums, const IntegerResults& results, float* y, int64_t n);
-  void (*bytes)(const int32_t* sums, const IntegerResults& results, uint8_t* y, int64_t n);  // the low 8 bits
+  using ProductsOf = std::array<void (*)(const IntegerProducts&), kMostRows>;  // of 1, 2, ... rows
+  int64_t most_rows;                                                           // that registers have room for
+  ProductsOf products, half_products;  // of a whole panel, and of its first half, at least
+  void (*floats)(const int32_t* sums, const IntegerResults& results, int64_t rows, float* y);
+  void (*bytes)(const int32_t* sums, const IntegerResults& results, int64_t rows, uint8_t* y);  // the low 8 bits
+  void (*quantize)(const float* x, const IntegerScale& to, int64_t n, uint8_t* y);              // likewise
   // y = x - zero
   void (*widen_unsigned)(const uint8_t* x, int16_t* y, int64_t n, int zero);
   void (*widen_signed)(const int8_t* x, int16_t* y, int64_t n, int zero);

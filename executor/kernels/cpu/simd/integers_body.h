@@ -2,9 +2,7 @@
 // Pairs(weights), kSums pairs of weights widened to 16 bits; Pair(x), the two elements at x in every place;
 // AddProducts(sums, a, b), which adds the products of each pair; Store(sums, p); and kMostRows. No include guard.
 
-constexpr int64_t kVectors = kPanel / kSums;
-
-template <int kRows>
+template <int kRows, int64_t kVectors>
 void Products(const IntegerProducts& p) {
   Sums sums[kRows][kVectors];
   for (auto& row : sums) {
@@ -30,34 +28,59 @@ void Products(const IntegerProducts& p) {
   }
 }
 
-inline void Results(const int32_t* sums, const IntegerResults& results, float* y) {
-  for (int64_t i = 0; i < kPanel; ++i) y[i] = static_cast<float>(sums[i]) * results.scale[i] + results.bias[i];
+inline void ResultsOf(const int32_t* __restrict sums, const IntegerResults& results, float* __restrict y) {
+  const float* const scale = results.scale;
+  const float* const bias = results.bias;
+  for (int64_t i = 0; i < kPanel; ++i) y[i] = static_cast<float>(sums[i]) * scale[i] + bias[i];
   if (!results.relu) return;
   for (int64_t i = 0; i < kPanel; ++i) y[i] = y[i] < 0 ? 0 : y[i];
 }
 
-void Floats(const int32_t* sums, const IntegerResults& results, float* y, int64_t n) {
-  if (n == kPanel) return Results(sums, results, y);
-  float all[kPanel];
-  Results(sums, results, all);
-  for (int64_t i = 0; i < n; ++i) y[i] = all[i];
+void Floats(const int32_t* sums, const IntegerResults& results, int64_t rows, float* y) {
+  for (int64_t row = 0; row < rows; ++row, sums += kPanel, y += results.step) {
+    if (results.outputs == kPanel) {
+      ResultsOf(sums, results, y);
+      continue;
+    }
+    float all[kPanel];
+    ResultsOf(sums, results, all);
+    for (int64_t i = 0; i < results.outputs; ++i) y[i] = all[i];
+  }
 }
 
 // Bounds are whole, so that rounding may come after them; and near enough to 0 for the sum that rounds to even.
-void Bytes(const int32_t* sums, const IntegerResults& results, uint8_t* y, int64_t n) {
+inline int32_t WholeOf(float x, const IntegerScale& to) {
   constexpr float kRounds = 12582912;  // 1.5 2^23
-  float all[kPanel];
-  Results(sums, results, all);
-  const float low = results.low - results.output_zero, high = results.high - results.output_zero;
-  int32_t whole[kPanel];
-  for (int64_t i = 0; i < kPanel; ++i) {
-    float q = all[i] / results.output_scale;
-    q = q != q ? -results.output_zero : q;
-    q = q < low ? low : q;
-    q = q > high ? high : q;
-    whole[i] = static_cast<int32_t>((q + kRounds) - kRounds + results.output_zero);
+  const float low = to.low - to.zero, high = to.high - to.zero;
+  float q = x / to.scale;
+  q = q != q ? -to.zero : q;
+  q = q < low ? low : q;
+  q = q > high ? high : q;
+  return static_cast<int32_t>((q + kRounds) - kRounds + to.zero);
+}
+
+void Bytes(const int32_t* sums, const IntegerResults& results, int64_t rows, uint8_t* __restrict y) {
+  const IntegerScale to = results.to;
+  for (int64_t row = 0; row < rows; ++row, sums += kPanel, y += results.step) {
+    float all[kPanel];
+    ResultsOf(sums, results, all);
+    uint8_t whole[kPanel];
+    for (int64_t i = 0; i < kPanel; ++i) whole[i] = static_cast<uint8_t>(WholeOf(all[i], to));
+    if (results.outputs == kPanel) {
+      std::memcpy(y, whole, kPanel);
+    } else {
+      for (int64_t i = 0; i < results.outputs; ++i) y[i] = whole[i];
+    }
   }
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint8_t>(whole[i]);
+}
+
+void Quantize(const float* __restrict x, const IntegerScale& given, int64_t n, uint8_t* __restrict y) {
+  const IntegerScale to = given;
+  int64_t i = 0;
+  for (; i + kPanel <= n; i += kPanel) {
+    for (int64_t k = 0; k < kPanel; ++k) y[i + k] = static_cast<uint8_t>(WholeOf(x[i + k], to));
+  }
+  for (; i < n; ++i) y[i] = static_cast<uint8_t>(WholeOf(x[i], to));
 }
 
 template <class T>
@@ -67,6 +90,14 @@ void Widen(const T* x, int16_t* y, int64_t n, int zero) {
 
 template <int... kRows>
 constexpr IntegerLoops TableOf(std::integer_sequence<int, kRows...>) {
-  return {kMostRows, {Products<kRows + 1>...}, Floats, Bytes, Widen<uint8_t>, Widen<int8_t>};
+  constexpr int64_t kWhole = kPanel / kSums, kHalf = kWhole > 1 ? kWhole / 2 : 1;
+  return {.most_rows = kMostRows,
+          .products = {Products<kRows + 1, kWhole>...},
+          .half_products = {Products<kRows + 1, kHalf>...},
+          .floats = Floats,
+          .bytes = Bytes,
+          .quantize = Quantize,
+          .widen_unsigned = Widen<uint8_t>,
+          .widen_signed = Widen<int8_t>};
 }
 constexpr IntegerLoops kTable = TableOf(std::make_integer_sequence<int, kMostRows>());
