@@ -59,21 +59,6 @@ inline int32_t WholeOf(float x, const IntegerScale& to) {
   return static_cast<int32_t>((q + kRounds) - kRounds + to.zero);
 }
 
-void Bytes(const int32_t* sums, const IntegerResults& results, int64_t rows, uint8_t* __restrict y) {
-  const IntegerScale to = results.to;
-  for (int64_t row = 0; row < rows; ++row, sums += kPanel, y += results.step) {
-    float all[kPanel];
-    ResultsOf(sums, results, all);
-    uint8_t whole[kPanel];
-    for (int64_t i = 0; i < kPanel; ++i) whole[i] = static_cast<uint8_t>(WholeOf(all[i], to));
-    if (results.outputs == kPanel) {
-      std::memcpy(y, whole, kPanel);
-    } else {
-      for (int64_t i = 0; i < results.outputs; ++i) y[i] = whole[i];
-    }
-  }
-}
-
 void Quantize(const float* __restrict x, const IntegerScale& given, int64_t n, uint8_t* __restrict y) {
   const IntegerScale to = given;
   int64_t i = 0;
@@ -81,6 +66,22 @@ void Quantize(const float* __restrict x, const IntegerScale& given, int64_t n, u
     for (int64_t k = 0; k < kPanel; ++k) y[i + k] = static_cast<uint8_t>(WholeOf(x[i + k], to));
   }
   for (; i < n; ++i) y[i] = static_cast<uint8_t>(WholeOf(x[i], to));
+}
+
+void Bytes(const int32_t* sums, const IntegerResults& results, int64_t rows, uint8_t* y) {
+  float all[kMostRows * kPanel];
+  uint8_t whole[kMostRows * kPanel];
+  int64_t done = 0;
+  do ResultsOf(sums + done * kPanel, results, all + done * kPanel);
+  while (++done < rows);
+  Quantize(all, results.to, rows * kPanel, whole);
+  for (int64_t row = 0; row < rows; ++row, y += results.step) {
+    if (results.outputs == kPanel) {
+      std::memcpy(y, whole + row * kPanel, kPanel);
+    } else {
+      for (int64_t i = 0; i < results.outputs; ++i) y[i] = whole[row * kPanel + i];
+    }
+  }
 }
 
 template <class T>
