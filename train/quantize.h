@@ -5,9 +5,9 @@
 //   SaveModel(small, "lenet8.onnx");                      // for us, and for others: opset 17
 //
 // What comes out is ONNX' form: each layer's data pass QuantizeLinear and DequantizeLinear, its weight is int8 behind a
-// DequantizeLinear, its bias int32 behind another. The meaning is that of these real numbers, on any device; predictions
-// on CPUs multiply the integers (symbol/ops/quantized.h, docs/int8.md). Batch-norms behind layers are folded into them
-// first.
+// DequantizeLinear, its bias int32 behind another. The meaning is that of these real numbers, on any device;
+// predictions on CPUs multiply the integers (symbol/ops/quantized.h, docs/int8.md). Batch-norms behind layers are
+// folded into them first.
 //
 // Thread safety: functions; any thread.
 #pragma once
@@ -21,11 +21,11 @@
 namespace bindery {
 
 struct QuantizeOptions {
-  // Of a layer's data: kUInt8 or kInt8, by one scale and one zero point, from the smallest to the largest value that the
-  // data made, 0 among them.
+  // Of a layer's data: kUInt8 or kInt8, by one scale and one zero point, from the smallest to the largest value that
+  // the data made, 0 among them.
   DType activations = DType::kUInt8;
-  // How much of these values, in percent, the range holds; of the rest half lies beyond either end, and is clipped. Below
-  // 100 the data are read twice. More than 50, at most 100.
+  // How much of these values, in percent, the range holds; of the rest half lies beyond either end, and is clipped.
+  // Below 100 the data are read twice. More than 50, at most 100.
   double percentile = 100;
   int64_t batches = 0;  // of the data; 0: a sweep
 };

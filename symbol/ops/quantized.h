@@ -46,10 +46,10 @@ struct QuantizedInputs {
         output_zero(output_scale < 0 ? -1 : output_scale + 1) {}
 };
 
-// Layers whose data are DequantizeLinear's by one scale, perhaps flattened, and whose weight is an int8 variable's that `is_kept` names, by
-// one scale or one for each output, without a zero point or with zeros: with a relu and a QuantizeLinear behind them,
-// which nobody else may read, they become one of the operators above. Only layers for which that is faster than in
-// float32: without groups, and of at most two spatial axes. `types` are those of the graph.
+// Layers whose data are DequantizeLinear's by one scale, perhaps flattened, and whose weight is an int8 variable's that
+// `is_kept` names, by one scale or one for each output, without a zero point or with zeros: with a relu and a
+// QuantizeLinear behind them, which nobody else may read, they become one of the operators above. Only layers for which
+// that is faster than in float32: without groups, and of at most two spatial axes. `types` are those of the graph.
 Symbol FuseQuantized(const Graph& graph, const NodeTypes& types,
                      const std::function<bool(const Node& variable)>& is_kept);
 

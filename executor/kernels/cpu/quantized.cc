@@ -3,8 +3,8 @@
 // Channels last. A few rows of a sample's data at a time, less their zero point, widened to 16 bits, and with the
 // padding around them, lie in scratch memory, from where every window reads its taps; so padding is 0, whatever the
 // zero point is. Weights are in panels of kPanel outputs, bytes as they were: (outputs / 16, spatial..., channels / 2,
-// 16, 2); of images of one channel neighbours along the last axis are the pairs. A full connection is a convolution whose
-// samples are single places.
+// 16, 2); of images of one channel neighbours along the last axis are the pairs. A full connection is a convolution
+// whose samples are single places. Groups and three spatial axes have a plain loop.
 #include "symbol/ops/quantized.h"
 
 #include <algorithm>
@@ -63,16 +63,19 @@ Format Panels(int rank, bool is_single) {
   return format;
 }
 
-// Rows of sums as elements of the output from `to` on.
-void Store(const Arguments& args, IntegerResults results, const QuantizedInputs& at, DType output, const int32_t* sums,
-           int64_t rows, int64_t to) {
-  const IntegerLoops& loops = BestIntegers();
-  if (output == DType::kFloat32) return loops.floats(sums, results, rows, args.out(0) + to);
+// What integers of the output stand for; of floats nothing.
+IntegerScale ScaleOf(const Arguments& args, const QuantizedInputs& at, DType output) {
+  if (output == DType::kFloat32) return {};
   const float scale = args.in(at.output_scale)[0];
-  results.to = output == DType::kInt8
-                   ? IntegerScale{scale, static_cast<float>(args.in<int8_t>(at.output_zero)[0]), -128, 127}
-                   : IntegerScale{scale, static_cast<float>(args.in<uint8_t>(at.output_zero)[0]), 0, 255};
-  loops.bytes(sums, results, rows, args.out<uint8_t>(0) + to);
+  if (output == DType::kInt8) return {scale, static_cast<float>(args.in<int8_t>(at.output_zero)[0]), -128, 127};
+  return {scale, static_cast<float>(args.in<uint8_t>(at.output_zero)[0]), 0, 255};
+}
+
+// Rows of sums as elements of the output from `to` on.
+inline void Store(const Arguments& args, const IntegerLoops& loops, const IntegerResults& results, DType output,
+                  const int32_t* sums, int64_t rows, int64_t to) {
+  output == DType::kFloat32 ? loops.floats(sums, results, rows, args.out(0) + to)
+                            : loops.bytes(sums, results, rows, args.out<uint8_t>(0) + to);
 }
 
 class Layer {
@@ -186,7 +189,7 @@ class Layer {
         const int64_t now = std::min(places - done, loops.most_rows);
         for (int64_t i = 0; i < now; ++i) begins[static_cast<size_t>(i)] = Next(&place, rows);
         multiply[static_cast<size_t>(now - 1)](products);
-        Store(args, results, p_.at, p_.output, sums.data(), now, (first_place + done) * p_.outputs + panel * kPanel);
+        Store(args, loops, results, p_.output, sums.data(), now, (first_place + done) * p_.outputs + panel * kPanel);
         done += now;
       }
     }
@@ -214,7 +217,12 @@ class Layer {
       scale[i] = args.in(QuantizedInputs::kScale)[p_.one_scale ? 0 : first + i];
       if (p_.at.bias >= 0) bias[i] = args.in(p_.at.bias)[first + i];
     }
-    return {.scale = scale, .bias = bias, .relu = p_.relu, .outputs = n, .step = p_.outputs};
+    return {.scale = scale,
+            .bias = bias,
+            .relu = p_.relu,
+            .outputs = n,
+            .step = p_.outputs,
+            .to = ScaleOf(args, p_.at, p_.output)};
   }
 
   Problem p_;
@@ -306,6 +314,7 @@ struct Volumes {
   template <class T>
   void Run(const Arguments& args, DType output) const {
     const int64_t plane = out_plane(), all = groups * per_group;
+    const IntegerScale to = ScaleOf(args, at, output);
     const int zero = args.in<T>(QuantizedInputs::kZero)[0];
     ParallelFor(samples * all, 1, 0, [&](int64_t first, int64_t last, int) {
       for (int64_t i = first; i < last; ++i) {
@@ -319,7 +328,8 @@ struct Volumes {
           std::array<int32_t, kPanel> sums{};
           const int64_t count = std::min(kPanel, plane - place);
           for (int64_t k = 0; k < count; ++k) sums[static_cast<size_t>(k)] = SumAt(x, w, zero, place + k);
-          Store(args, {.scale = scale.data(), .bias = bias.data(), .relu = relu, .outputs = count, .step = 0}, at,
+          Store(args, BestIntegers(),
+                {.scale = scale.data(), .bias = bias.data(), .relu = relu, .outputs = count, .step = 0, .to = to},
                 output, sums.data(), 1, i * plane + place);
         }
       }

@@ -26,7 +26,8 @@ struct IntegerProducts {
 struct IntegerScale {
   float scale = 1, zero = 0, low = 0, high = 0;
 };
-// y = f(scale sum + bias) of one or more rows of sums, and the integers for it; `outputs` of a row, and rows `step` elements apart.
+// y = f(scale sum + bias) of one or more rows of sums, and the integers for it; `outputs` of a row, and rows `step`
+// elements apart.
 struct IntegerResults {
   const float *scale, *bias;  // of kPanel outputs
   bool relu;
