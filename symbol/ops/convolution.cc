@@ -7,7 +7,7 @@
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fusions.h"
 #include "symbol/ops/linear_layer.h"
-#include "symbol/ops/quantized.h"
+#include "symbol/ops/quantized_layer.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {

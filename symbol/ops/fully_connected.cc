@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "symbol/ops/linear_layer.h"
-#include "symbol/ops/quantized.h"
+#include "symbol/ops/quantized_layer.h"
 
 namespace bindery {
 namespace {
