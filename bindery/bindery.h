@@ -66,6 +66,7 @@
 #include "train/plot/chart.h"
 #include "train/plot/plot_report.h"
 #include "train/precision.h"
+#include "train/quantize.h"
 #include "train/trace/call_times.h"
 #include "train/trace/trace.h"
 #include "train/trace/trace_steps.h"

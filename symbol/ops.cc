@@ -4,6 +4,7 @@
 
 #include "symbol/builtin_ops.h"
 #include "symbol/ops/fusions.h"
+#include "symbol/ops/quantized.h"
 
 namespace bindery {
 
@@ -119,6 +120,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // quantize.h
       QuantizeLinearOp,
       DequantizeLinearOp,
+      // quantized.h
+      QuantizedConvolutionOp,
+      QuantizedFullyConnectedOp,
       // random.h
       RandomUniformOp,
       RandomNormalOp,

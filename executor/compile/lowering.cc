@@ -13,6 +13,7 @@
 #include "symbol/ops/fold_norms.h"
 #include "symbol/ops/fusions.h"
 #include "symbol/ops/indexing.h"
+#include "symbol/ops/quantized.h"
 #include "symbol/passes/passes.h"
 
 namespace bindery {
@@ -93,6 +94,9 @@ class Lowering {
     if (options_.switches.passes) joint = RunPasses(joint);
     lowered_.graph = Graph::Of(joint);
     lowered_.types = Infer(lowered_.graph);
+    if (options_.mode == Mode::kPredict && HasKernel(QuantizedConvolutionOp().name, options_.device)) {
+      FuseQuantized(&lowered_.graph, &lowered_.types);
+    }
     if (options_.mode == Mode::kPredict && HasKernel(ConvolutionAddOp().name, options_.device)) {
       Fuse(&lowered_.graph, &lowered_.types, PredictionFusions());
     }
@@ -179,12 +183,18 @@ class Lowering {
 
   void FoldNorms(Graph* graph, NodeTypes* types) {
     if (!options_.switches.fold || !options_.switches.derive || !options_.observe.empty()) return;
-    Become(bindery::FoldNorms(*graph, *types,
-                              [&](const Node& variable) {
-                                const auto [place, slot] = VariableOf(variable);
-                                return place == Place::kArgument && options_.signature.arguments[slot].is_kept;
-                              }),
-           graph, types);
+    Become(bindery::FoldNorms(*graph, *types, [this](const Node& variable) { return IsKept(variable); }), graph, types);
+  }
+
+  void FuseQuantized(Graph* graph, NodeTypes* types) {
+    if (!options_.switches.fusion || !options_.observe.empty()) return;
+    Become(bindery::FuseQuantized(*graph, *types, [this](const Node& variable) { return IsKept(variable); }), graph,
+           types);
+  }
+
+  bool IsKept(const Node& variable) const {
+    const auto [place, slot] = VariableOf(variable);
+    return place == Place::kArgument && options_.signature.arguments[slot].is_kept;
   }
 
   void Become(const Symbol& changed, Graph* graph, NodeTypes* types) {

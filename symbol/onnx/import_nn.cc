@@ -122,8 +122,34 @@ HostTensor Transposed(const HostTensor& matrix) {
   return result;
 }
 
+// The shape of an input that integers of the file stand for; none for others.
+std::optional<Shape> ShapeOfIntegers(Importer& im, int input) {
+  if (im.Constant(input) != nullptr) return std::nullopt;
+  const Symbol x = im.In(input);
+  const Node& node = *x.entry().node;
+  const bool is_real =
+      !node.is_variable() && &node.op() == &DequantizeLinearOp() && node.inputs()[0].node->is_variable();
+  return is_real ? std::optional(im.ShapeOf(x)) : std::nullopt;
+}
+
+// The same for a weight of integers.
+std::optional<Symbol> LayerOfIntegers(Importer& im, int bias) {
+  const std::optional<Shape> weight = ShapeOfIntegers(im, 1);
+  if (!weight || weight->rank() != 2 || !weight->IsKnown() || weight->Elements() == 0) return std::nullopt;
+  const FullyConnectedAttrs attrs{.num_hidden = (*weight)[0], .no_bias = bias < 0 || !im.Has(bias), .flatten = false};
+  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
+  if (!attrs.no_bias) {
+    inputs.push_back(ShapeOfIntegers(im, bias) ? im.In(bias) : im.WeightIn(bias));
+    if (im.ShapeOf(inputs[2]) != Shape{attrs.num_hidden}) return std::nullopt;
+  }
+  return Apply(FullyConnectedOp(), attrs, inputs, im.name());
+}
+
 // x W^T (+ b) with W in the file: our layer. `transposed`: the file has W^T.
 std::optional<Symbol> Layer(Importer& im, int bias, bool transposed) {
+  if (!transposed && im.Weight(0) == nullptr && im.Has(1)) {
+    if (const auto layer = LayerOfIntegers(im, bias)) return layer;
+  }
   const HostTensor* weight = im.Weight(1);
   if (weight == nullptr || weight->shape().rank() != 2 || im.Weight(0) != nullptr) return std::nullopt;
   const int64_t hidden = weight->shape()[transposed ? 1 : 0];

@@ -16,7 +16,7 @@ void CheckNoBlocks(const Importer& im) {
 
 // Inputs i, i + 1 and i + 2: the integers, their scale and, unless it is 0, their zero point.
 Symbol Dequantized(Importer& im, int i, int64_t axis, const std::string& name = {}) {
-  std::vector<Symbol> inputs = {im.In(i), im.In(i + 1)};
+  std::vector<Symbol> inputs = {im.IntegersIn(i), im.In(i + 1)};
   if (im.Has(i + 2)) inputs.push_back(im.In(i + 2));
   const DequantizeAttrs attrs{.axis = axis, .no_zero_point = !im.Has(i + 2)};
   return Apply(DequantizeLinearOp(), attrs, inputs, name);
@@ -107,7 +107,7 @@ void ImportQLinearConv(Importer& im) {
   std::vector<Symbol> inputs = {Dequantized(im, 0, 1), Dequantized(im, 3, 0)};
   if (im.Has(8)) {  // of the product of both scales
     const DequantizeAttrs of_bias{.axis = 0, .no_zero_point = true};
-    inputs.push_back(Apply(DequantizeLinearOp(), of_bias, {im.In(8), Mul(im.In(1), im.In(4))}));
+    inputs.push_back(Apply(DequantizeLinearOp(), of_bias, {im.IntegersIn(8), Mul(im.In(1), im.In(4))}));
   }
   im.Out(Quantized(im, Apply(ConvolutionOp(), attrs, inputs), 6, 1));
 }

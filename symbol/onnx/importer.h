@@ -134,7 +134,8 @@ class Importer {
   bool IsOnlyReader(int input) const;
   // What the file holds, of floating point: a layer's parameters, even if they are not among the initializers.
   const HostTensor* Weight(int input) const;
-  Symbol WeightIn(int input);  // a parameter if it is a weight
+  Symbol WeightIn(int input);    // a parameter if it is a weight
+  Symbol IntegersIn(int input);  // that stand for a weight: a parameter, if they are an initializer with an axis
   // The parameter with another value, under another name if others read it; `how` it is changed: "transposed".
   Symbol Parameter(int input, const std::string& how, const std::function<HostTensor(const HostTensor&)>& change);
 

@@ -219,6 +219,14 @@ Symbol Importer::WeightIn(int input) {
   return value.symbol = MakeParameter(value.name, value.constant);
 }
 
+Symbol Importer::IntegersIn(int input) {
+  Value& value = *ValueOf(input);
+  const bool is_weight = value.is_initializer && value.constant && !value.is_input && value.symbol.empty() &&
+                         value.constant->shape().rank() > 0 && value.constant->elements() != 1;
+  if (is_weight) value.symbol = MakeParameter(value.name, value.constant);
+  return In(input);
+}
+
 Symbol Importer::Parameter(int input, const std::string& how,
                            const std::function<HostTensor(const HostTensor&)>& change) {
   Value& value = *ValueOf(input);

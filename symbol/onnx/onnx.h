@@ -23,7 +23,8 @@ struct OnnxOptions {
 };
 
 // Initializers of floating point with at least one axis become parameters and auxiliary states of their names, those of
-// one element where a layer takes them as its weight; all other values that the file holds become constants. The
+// one element where a layer takes them as its weight, and integers where DequantizeLinear takes them for real numbers;
+// all other values that the file holds become constants. The
 // batch's extent is left open: it is the first axis of the first input, unless one of its axes has a name (dim_param)
 // that begins with "batch" or is "N", and every axis of other inputs with the same name, or the same number at axis 0.
 // A file that fits one batch alone gives a model that does.

@@ -7,6 +7,7 @@
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fusions.h"
 #include "symbol/ops/linear_layer.h"
+#include "symbol/ops/quantized_layer.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -199,6 +200,18 @@ const OpDef& ConvolutionAddOp() {
       .check = [](const AnyAttrs& attrs) { CheckConvolution(attrs.get<ConvolutionAttrs>()); },
       .not_differentiable = "it is made in predictions alone",
   };
+  return op;
+}
+
+const OpDef& QuantizedConvolutionOp() {
+  using Attrs = QuantizedConvolutionAttrs;
+  static const OpDef op = rule::QuantizedLayer<Attrs>(
+      "QuantizedConvolution",
+      "f(scale times the convolution of data - zero_point by integers, + bias), quantized if dtype is no float32; made "
+      "by fusion, in predictions.",
+      [](const Attrs& attrs) { return attrs.num_filter; },
+      [](const Attrs& attrs, Value data, Value weight, Value output) { InferConvolution(attrs, data, weight, output); },
+      [](const AnyAttrs& attrs) { CheckConvolution(attrs.get<Attrs>()); });
   return op;
 }
 

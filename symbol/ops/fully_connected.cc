@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "symbol/ops/linear_layer.h"
+#include "symbol/ops/quantized_layer.h"
 
 namespace bindery {
 namespace {
@@ -66,6 +67,18 @@ using Linear = rule::LinearLayer<Layer>;
 
 const OpDef& FullyConnectedOp() {
   static const OpDef op = Linear::Forward("y = f(x W^T + b), f the activation, if any.");
+  return op;
+}
+
+const OpDef& QuantizedFullyConnectedOp() {
+  using Attrs = QuantizedFullyConnectedAttrs;
+  static const OpDef op = rule::QuantizedLayer<Attrs>(
+      "QuantizedFullyConnected",
+      "f(scale (x - zero_point) W^T by integers, + b), quantized if dtype is no float32; made by fusion, in "
+      "predictions.",
+      [](const Attrs& attrs) { return attrs.num_hidden; },
+      [](const Attrs& attrs, Value data, Value weight, Value output) { InferProduct(attrs, data, weight, output); },
+      [](const AnyAttrs& attrs) { Layer::Check(attrs.get<Attrs>()); });
   return op;
 }
 

@@ -340,6 +340,7 @@ std::vector<OperatorCase> LargeCases() {
   for (DType dtype : {DType::kBFloat16, DType::kFloat64}) {
     add_float(fmt::format("large cast to {}", ToString(dtype)), Cast(x, {.dtype = dtype}, "y"), {{"x", matrix}});
   }
+  for (const OperatorCase& c : LargeQuantizedCases()) cases.push_back(c);
   return cases;
 }
 

@@ -26,7 +26,9 @@ std::vector<OperatorCase> MeasureCases();
 std::vector<OperatorCase> NormalizeCases();
 std::vector<OperatorCase> OrderCases();  // and sequences
 std::vector<OperatorCase> PoolingCases();
-std::vector<OperatorCase> RandomCases();  // and quantized numbers
+std::vector<OperatorCase> QuantizedCases();       // layers of integers
+std::vector<OperatorCase> LargeQuantizedCases();  // in LargeCases
+std::vector<OperatorCase> RandomCases();          // and quantized numbers
 std::vector<OperatorCase> RecurrentCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();

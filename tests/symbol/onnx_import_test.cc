@@ -156,6 +156,20 @@ TEST(OnnxImport, ATypeMayBeStated) {
             DType::kFloat16);
 }
 
+// What stands for a weight is as large as one: kept as kernels like it, and not made anew in each run.
+TEST(OnnxImport, IntegersThatStandForAWeightAreAParameter) {
+  const std::string integers =
+                        "initializer { name: 'w' data_type: 3 dims: 2 dims: 3 int32_data: [1, -2, 3, 4, -5, 6] } ",
+                    zeros = "initializer { name: 'z' data_type: 3 dims: 2 int32_data: [0, 0] } ";
+  const Model model = Import(OnnxInput("x", "N, 3") + integers + zeros + OnnxFloats("s", "2", "0.5, 0.25") +
+                             OnnxNode("DequantizeLinear", "w s z", "real", OnnxInt("axis", 0)) +
+                             OnnxNode("Gemm", "x real", "y", OnnxInt("transB", 1)) + OnnxOutput("y"));
+  ASSERT_TRUE(model.params.contains("w"));
+  EXPECT_EQ(model.params.at("w").dtype(), DType::kInt8);
+  EXPECT_EQ(model.params.at("w").At(4), -5);
+  EXPECT_FALSE(model.params.contains("z"));
+}
+
 TEST(OnnxImport, AProductOfKnownNumbersMayStateAllItsAttributes) {
   const auto reshaped = [](const std::string& attributes) {
     return Import(OnnxInput("x", "2, 3, 4") + OnnxNode("Shape", "x", "s") +
@@ -266,7 +280,8 @@ TEST(OnnxExport, OperatorsThatAreNotExportedAreKnown) {
       "SVMOutput", "Scalar", "ScaleLoss", "SoftmaxOutput",
       // Gradients, fusions and groups of devices are made of them.
       "AddRelu", "BatchNormNormalize", "BatchNormStatistics", "BatchStatistics", "ConvolutionAdd", "FirstOutside",
-      "LossScale", "MergeStatistics", "MoveStatistics", "RankOf", "RowNumbers", "SumExactly", "SumOverDevices", "SumTo",
+      "LossScale", "MergeStatistics", "MoveStatistics", "QuantizedConvolution", "QuantizedFullyConnected", "RankOf",
+      "RowNumbers", "SumExactly", "SumOverDevices", "SumTo",
       // Opset 17 has no such operator; as a head it is what it trains.
       "CTCLoss"};
   const std::vector<std::string> exports = OnnxExports();

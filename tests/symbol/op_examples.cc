@@ -2,6 +2,7 @@
 
 #include "symbol/ops.h"
 #include "symbol/ops/fusions.h"
+#include "symbol/ops/quantized.h"
 #include "tests/symbol/example_list.h"
 
 namespace bindery {
@@ -238,6 +239,24 @@ void AddIndexing(Examples& e) {
   e.Add(QuantizeLinearOp(), QuantizeAttrs{.axis = -1, .no_zero_point = true, .dtype = DType::kInt8}, {{5, 3}, {3}});
   e.Add(QuantizeLinearOp(), QuantizeAttrs{}, {{5, 3}, {}, {}});
   e.Add(DequantizeLinearOp(), DequantizeAttrs{.axis = 2, .no_zero_point = true}, {{5, 3, 4}, {4}});
+  QuantizedConvolutionAttrs convolution{{.num_filter = 6,
+                                         .kernel = {3, 2},
+                                         .stride = {2, 1},
+                                         .pad = {1, 0},
+                                         .dilate = {1, 2},
+                                         .groups = 2,
+                                         .activation = ActivationType::kRelu}};
+  convolution.dtype = DType::kInt8;
+  e.Add(QuantizedConvolutionOp(), convolution, {{5, 4, 9, 8}, {6, 2, 3, 2}, {6}, {}, {6}, {}, {1}});
+  const QuantizedConvolutionAttrs same{
+      {.num_filter = 6, .kernel = {3, 2}, .auto_pad = AutoPad::kSameLower, .no_bias = true}};
+  e.Add(QuantizedConvolutionOp(), same, {{5, 4, 9, 8}, {6, 4, 3, 2}, {}, {1}});
+  QuantizedFullyConnectedAttrs connection{
+      {.num_hidden = 7, .no_bias = true, .flatten = false, .activation = ActivationType::kRelu}};
+  connection.dtype = DType::kUInt8;
+  e.Add(QuantizedFullyConnectedOp(), connection, {{5, 3, 2}, {7, 2}, {7}, {}, {}, {}});
+  e.Add(QuantizedFullyConnectedOp(), QuantizedFullyConnectedAttrs{{.num_hidden = 7}},
+        {{5, 3, 2}, {7, 6}, {1}, {}, {7}});
 
   const SequenceAttrs steps{.axis = 1, .batch_axis = 0};
   e.Add(SequenceMaskOp(), SequenceMaskAttrs{steps, 0.5}, {{5, 3, 4}, {5}});

@@ -159,6 +159,29 @@ TEST_F(WeightsCommandsTest, ModelsBecomeWeightsAndWeightsModels) {
   Fails(2, "unexpected word", {"test", "net.pb"});
 }
 
+TEST_F(WeightsCommandsTest, TrainedModelsBecomeIntegers) {
+  Succeeds(Training(3, {"--save", "net.pb"}));
+  const Words quantize = {"convert",     "net.pb", "small.pb",         "--int8",
+                          "--calibrate", "digits", "--calibrate-part", "0.02"};
+  const double expected = Test({"--model", "net.pb"}).at("cross-entropy");
+  for (const Words& more : {Words{}, {"--activations", "int8"}, {"--percentile", "99.99"}}) {
+    EXPECT_EQ(Succeeds(quantize + more).out, "small.pb: 12 tensors\n");
+    EXPECT_EQ(LoadModel(PathOf("small.pb")).params.at("fc1_weight").dtype(), DType::kInt8);
+    EXPECT_NEAR(Test({"--model", "small.pb"}).at("cross-entropy").get<double>(), expected, 0.03);
+    const std::string plan = Succeeds({"inspect", "--model", "small.pb", "--predict", "--plan"}).out;
+    EXPECT_NE(plan.find("QuantizedFullyConnected"), std::string::npos);
+  }
+  Succeeds({"convert", "small.pb", "small.onnx"});
+  EXPECT_NEAR(Test({"--model", "small.onnx"}).at("cross-entropy").get<double>(), expected, 0.03);
+  Fails(2, "--int8 needs --calibrate DATA", {"convert", "net.pb", "small.pb", "--int8"});
+  Fails(2, "--int8: OUT must be a model", {"convert", "net.pb", "w.npz", "--int8", "--calibrate", "digits"});
+  Fails(2, "--calibrate is about --int8, which is not given", {"convert", "net.pb", "a.pb", "--calibrate", "digits"});
+  Fails(2, "--activations: expected uint8 or int8", quantize + Words{"--activations", "int4"});
+  Fails(2, "--calibrate: layers of models of text",
+        {"convert", "net.pb", "small.pb", "--int8", "--calibrate", "text:net.pb"});
+  Fails(3, "nothing to quantize", {"convert", "small.pb", "twice.pb", "--int8", "--calibrate", "digits"});
+}
+
 // A backbone under other names, and a head for other classes.
 TEST_F(WeightsCommandsTest, FineTunesWeightsOfOtherNames) {
   Succeeds(Training(3, {"--save", "net.pb"}));

@@ -271,8 +271,10 @@ int Main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "per device; 0: the cores, shared out")->capture_default_str();
   app.add_option("--steps", options.steps, "steps measured")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before")->capture_default_str();
-  app.add_option("--precision", options.precision,
-                 "e.g. bfloat16: steps in it and in float32, in turns; with --per-kernel in it alone")
+  app.add_option(
+         "--precision", options.precision,
+         "e.g. bfloat16, or int8 with --phase predict: steps in it and in float32, in turns; with --per-kernel in "
+         "it alone")
       ->capture_default_str();
   app.add_option(
          "--against", against,

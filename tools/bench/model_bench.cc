@@ -12,9 +12,11 @@
 #include "symbol/ops.h"
 #include "symbol/ops/loss.h"
 #include "tools/bench/allocations.h"
+#include "train/data/array_iter.h"
 #include "train/initializer.h"
 #include "train/loss_scale.h"
 #include "train/precision.h"
+#include "train/quantize.h"
 #include "train/trace/call_times.h"
 #include "train/updater/updater.h"
 #include "train/zoo.h"
@@ -48,6 +50,9 @@ Bound Bind(const ModelBenchOptions& o) {
   if (o.micro_batches < 1 || o.batch_size % o.micro_batches != 0) {
     Throw("a batch of {} cannot be cut into {} equal micro-batches", o.batch_size, o.micro_batches);
   }
+  const bool quantizes = o.precision == "int8";
+  if (quantizes && o.training) Throw("int8 is of predictions: --phase predict");
+  const std::string precision = quantizes ? "float32" : o.precision;
   Bound bound;
   bound.samples = o.batch_size;
   const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size / o.micro_batches);
@@ -57,8 +62,8 @@ Bound Bind(const ModelBenchOptions& o) {
   if (std::ranges::find(arguments, "target") != arguments.end()) inputs.push_back({"target", shape});  // transformer's
   const Shape label = *InferShapes(symbol, {{"data", shape}}).arguments.back();
   const std::vector<DataDesc> labels = {{"softmax_label", label}};
-  const auto loss_scale = ParseLossScaling(LossScaleFor(o.precision, {}));
-  Symbol in_precision = InPrecision(symbol, o.precision, inputs, labels);
+  const auto loss_scale = ParseLossScaling(LossScaleFor(precision, {}));
+  Symbol in_precision = InPrecision(symbol, precision, inputs, labels);
   if (o.training && loss_scale) in_precision = ScaleLosses(in_precision);
   const GroupOptions options{.devices = o.devices,
                              .data = inputs,
@@ -97,6 +102,13 @@ Bound Bind(const ModelBenchOptions& o) {
     draw_classes(&batch->label.emplace_back(DType::kFloat32, label));
     batch->samples = shape[0];
     bound.parts.push_back(std::move(batch));
+  }
+  if (quantizes) {
+    const Batch& first = *bound.parts[0];
+    ArrayIter seen(first.data[0], first.label[0], {.batch_size = first.samples});
+    const Model small = Quantized({.symbol = symbol, .params = args, .aux = aux}, seen);
+    bound.group = std::make_unique<DataParallelExecutorGroup>(small.symbol, options);
+    bound.group->SetParams(small.params, small.aux);
   }
   if (o.training)
     bound.updater = std::make_unique<Updater>(

@@ -21,7 +21,7 @@ struct ModelBenchOptions {
   int threads = 0;  // per device; 0: the cores, shared out
   int steps = 20, warmup = 3;
   bool per_kernel = false;            // also the kernels one by one
-  std::string precision = "float32";  // train/precision.h
+  std::string precision = "float32";  // train/precision.h; or int8, of predictions (train/quantize.h)
   bool derive = true;                 // CompileSwitches
   Mirror mirror = {};
 };

@@ -7,16 +7,24 @@
 #include <optional>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
+#include "tools/cli/run_options.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/quantize.h"
 #include "train/weights/weights.h"
 
 namespace bindery::cli {
 namespace {
 
 struct ConvertCommand {
+  CLI::App* app = nullptr;
   std::string in, out, model, map;
+  bool int8 = false;
+  DataOptions data = {.validation_part = 0.1, .on_validation = true};
+  std::string activations = "uint8";
+  double percentile = 100;
 
   // The values, and the graph, if there is one.
   Model Load() const {
@@ -52,6 +60,28 @@ struct ConvertCommand {
     return {.params = std::move(renamed.tensors), .metadata = std::move(renamed.metadata)};
   }
 
+  // Of a part of what a model would be trained on, so never of what it is tested on.
+  Model ToIntegers(const Model& loaded) const {
+    TestData drawn = MakeTestData(data, AsClassifier(loaded), "\"" + in + "\"", /*predicting=*/true);
+    const DType dtype = activations == "int8" ? DType::kInt8 : DType::kUInt8;
+    return Quantized(loaded, *drawn.iter, {.activations = dtype, .percentile = percentile});
+  }
+
+  void CheckQuantization(bool to_model) const {
+    if (int8 && data.IsText()) throw UsageError("--calibrate: layers of models of text are not quantized");
+    if (int8 && !to_model) throw UsageError("--int8: OUT must be a model, which weights alone are not");
+    if (int8 && !IsGiven(*app, {"--calibrate"})) {
+      throw UsageError("--int8 needs --calibrate DATA: what the model was trained on, as train's --data");
+    }
+    for (const char* option : {"--calibrate", "--calibrate-part", "--activations", "--percentile"}) {
+      if (!int8 && IsGiven(*app, {option}))
+        throw UsageError(fmt::format("{} is about --int8, which is not given", option));
+    }
+    if (activations != "uint8" && activations != "int8") {
+      throw UsageError(fmt::format("--activations: expected uint8 or int8, got \"{}\"", activations));
+    }
+  }
+
   int Run() const {
     constexpr std::string_view kModels[] = {".pb", ".prototxt", ".onnx"};
     const bool to_model = std::ranges::any_of(kModels, [&](std::string_view ending) { return out.ends_with(ending); });
@@ -59,12 +89,14 @@ struct ConvertCommand {
       throw UsageError(fmt::format(
           "OUT: expected a name that ends in .pb, .prototxt, .onnx, .safetensors or .npz, got \"{}\"", out));
     }
+    CheckQuantization(to_model);
     CheckDifferent({{"IN", in}, {"OUT", out}});
     CheckOutputFile("OUT", out);
     Model loaded = Load();
     if (to_model && loaded.symbol.empty()) {
       throw UsageError(fmt::format("\"{}\" holds weights but no graph: name the model with --model", in));
     }
+    if (int8) loaded = ToIntegers(loaded);
     const size_t tensors = loaded.params.size() + loaded.aux.size();
     to_model ? SaveModel(loaded, out) : SaveWeights(WeightsOf(std::move(loaded)), out);
     fmt::print("{}: {} tensors\n", out, tensors);
@@ -81,6 +113,18 @@ void AddConvert(CLI::App* app, RunFn* run) {
   sub->add_option("OUT", c->out, "a model (.pb, .prototxt, .onnx) or weights (.safetensors, .npz)")->required();
   sub->add_option("--model", c->model, "the graph for weights that have none: a model by name or a file");
   sub->add_option("--map", c->map, "how names become others: as of train");
+  sub->add_flag("--int8", c->int8,
+                "convolutions and full connections of 8-bit integers, batch-norms folded into them (docs/int8.md)");
+  sub->add_option("--calibrate", c->data.data,
+                  "with --int8: the data that tell what range layers' inputs have, as train's --data")
+      ->type_name("DATA");
+  AddNumber(sub, "--calibrate-part", &c->data.validation_part, 0.0001, 0.99,
+            "so much of the data to train on, drawn, is used for that");
+  sub->add_option("--activations", c->activations, "with --int8: the type of layers' inputs, uint8 or int8")
+      ->capture_default_str();
+  AddNumber(sub, "--percentile", &c->percentile, 50.0001, 100,
+            "with --int8: percent of these values within the range; the rest, half at either end, is clipped");
+  c->app = sub;
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });
 }
 

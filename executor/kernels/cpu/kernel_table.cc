@@ -27,6 +27,7 @@ KernelRows OrderKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
 KernelRows QuantizeKernels();
+KernelRows QuantizedKernels();
 KernelRows RandomKernels();
 KernelRows RecurrentGradKernels();
 KernelRows RecurrentKernels();
@@ -55,14 +56,13 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(), BatchNormKernels(),     BinaryKernels(),         CTCKernels(),
-          ConcatKernels(),    ConvolutionKernels(),   CopyKernels(),           CrossEntropyKernels(),
-          DropoutKernels(),   ElementwiseKernels(),   FullyConnectedKernels(), IndexingKernels(),
-          LossKernels(),      MatMulKernels(),        MeasureKernels(),        NormalizeKernels(),
-          OrderKernels(),     PoolingKernels(),       PredicateKernels(),      QuantizeKernels(),
-          RandomKernels(),    RecurrentGradKernels(), RecurrentKernels(),      ReduceKernels(),
-          RelationKernels(),  ResampleKernels(),      SequenceKernels(),       SliceKernels(),
-          SoftmaxKernels(),   UnaryKernels(),
+          AttentionKernels(),      BatchNormKernels(), BinaryKernels(),        CTCKernels(),       ConcatKernels(),
+          ConvolutionKernels(),    CopyKernels(),      CrossEntropyKernels(),  DropoutKernels(),   ElementwiseKernels(),
+          FullyConnectedKernels(), IndexingKernels(),  LossKernels(),          MatMulKernels(),    MeasureKernels(),
+          NormalizeKernels(),      OrderKernels(),     PoolingKernels(),       PredicateKernels(), QuantizeKernels(),
+          QuantizedKernels(),      RandomKernels(),    RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),
+          RelationKernels(),       ResampleKernels(),  SequenceKernels(),      SliceKernels(),     SoftmaxKernels(),
+          UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

@@ -10,17 +10,22 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/accumulator.h"
+#include "executor/kernels/cpu/simd/integers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
 namespace {
 
-// run(x, y, n, scale, zero point) for the elements of every scale.
+// run(x, y, n, scale, zero point) for the elements of every scale; those of one scale as they lie.
 template <class From, class To, class Scale, class Zero, class F>
 Kernel PerChannel(const KernelSpec& spec, int64_t axis, F run) {
   const QuantizedView view = ChannelsOf(axis, spec.inputs[0].shape, spec.inputs[1].shape);
-  return WithLoop(PlainKernel(spec, "loop"), [=](const Arguments& args) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  if (view.channels == 1 && view.outer == 1) {
+    kernel.input_formats[0] = kernel.output_formats[0] = CommonFormat(spec, {0}, /*zero_to_zero=*/false);
+  }
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
     ParallelFor(view.outer * view.channels * view.inner, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
       while (begin < end) {
         const int64_t row = begin / view.inner, channel = row % view.channels;
@@ -38,7 +43,10 @@ Kernel PerChannel(const KernelSpec& spec, int64_t axis, F run) {
 template <class Real, class Whole>
 void Quantize(const Real* x, Whole* y, int64_t n, double scale, double zero) {
   using Limits = std::numeric_limits<Whole>;
-  if constexpr (std::is_same_v<Real, float> && sizeof(Whole) <= 2) {
+  if constexpr (std::is_same_v<Real, float> && sizeof(Whole) == 1) {
+    BestIntegers().quantize(x, {static_cast<float>(scale), static_cast<float>(zero), Limits::min(), Limits::max()}, n,
+                            reinterpret_cast<uint8_t*>(y));
+  } else if constexpr (std::is_same_v<Real, float> && sizeof(Whole) == 2) {
     using native::BinaryFunctions;
     constexpr int64_t kTile = 512;
     const Loops& loops = BestLoops<float>();

@@ -21,6 +21,7 @@ KernelRows NormalizeKernels();
 KernelRows OrderKernels();
 KernelRows PoolingKernels();
 KernelRows QuantizeKernels();
+KernelRows QuantizedKernels();
 KernelRows RandomKernels();
 KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
@@ -37,13 +38,13 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),     AttentionKernels(),    BatchNormKernels(), CTCKernels(),
-          ConvolutionKernels(),    CrossEntropyKernels(), DropoutKernels(),   ElementwiseKernels(),
-          FullyConnectedKernels(), IndexingKernels(),     LossKernels(),      MatMulKernels(),
-          MeasureKernels(),        NormalizeKernels(),    OrderKernels(),     PoolingKernels(),
-          QuantizeKernels(),       RandomKernels(),       RecurrentKernels(), ReduceKernels(),
-          SequenceKernels(),       ShapeKernels(),        SoftmaxKernels(),   SoftmaxOutputKernels(),
-          SyncBatchNormKernels(),
+          ActivationKernels(),     AttentionKernels(),     BatchNormKernels(), CTCKernels(),
+          ConvolutionKernels(),    CrossEntropyKernels(),  DropoutKernels(),   ElementwiseKernels(),
+          FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),
+          MeasureKernels(),        NormalizeKernels(),     OrderKernels(),     PoolingKernels(),
+          QuantizeKernels(),       QuantizedKernels(),     RandomKernels(),    RecurrentKernels(),
+          ReduceKernels(),         SequenceKernels(),      ShapeKernels(),     SoftmaxKernels(),
+          SoftmaxOutputKernels(),  SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;

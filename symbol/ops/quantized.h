@@ -1,0 +1,55 @@
+// Layers that multiply integers: what predictions make of a layer between DequantizeLinear and QuantizeLinear.
+#pragma once
+
+#include <functional>
+
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/ops/convolution.h"
+#include "symbol/ops/fully_connected.h"
+
+namespace bindery {
+
+struct QuantizedConvolutionAttrs : ConvolutionAttrs {
+  DType dtype = DType::kFloat32;
+  static FieldList Fields() {
+    using A = QuantizedConvolutionAttrs;
+    return Joined(ConvolutionAttrs::Fields(), {{"dtype", &A::dtype, "of the result: float32, int8 or uint8"}});
+  }
+};
+struct QuantizedFullyConnectedAttrs : FullyConnectedAttrs {
+  DType dtype = DType::kFloat32;
+  static FieldList Fields() {
+    using A = QuantizedFullyConnectedAttrs;
+    return Joined(FullyConnectedAttrs::Fields(), {{"dtype", &A::dtype, "of the result: float32, int8 or uint8"}});
+  }
+};
+
+// (data of int8 or uint8, weight of int8, scale, zero_point [, bias] [, output_scale, output_zero_point]) ->
+// y = f(scale L(data - zero_point, weight) + bias), L the layer without bias and f, which is none or relu. `scale` is
+// one number or one for each output; data, and the result, have one zero point. With `dtype` int8 or uint8 y is
+// quantized as QuantizeLinear does. At most kMostProducts products are summed, in 32 bits.
+const OpDef& QuantizedConvolutionOp();
+const OpDef& QuantizedFullyConnectedOp();
+inline constexpr int64_t kMostProducts = 1 << 16;  // 255 * 128 * kMostProducts < 2^31
+
+// Where the inputs of such a node are.
+struct QuantizedInputs {
+  static constexpr size_t kData = 0, kWeight = 1, kScale = 2, kZero = 3;
+  int bias, output_scale, output_zero;  // or -1
+  template <class Attrs>
+  explicit QuantizedInputs(const Attrs& attrs)
+      : bias(attrs.no_bias ? -1 : 4), output_scale(attrs.dtype == DType::kFloat32 ? -1
+                                                   : attrs.no_bias                ? 4
+                                                                                  : 5),
+        output_zero(output_scale < 0 ? -1 : output_scale + 1) {}
+};
+
+// Layers whose data are DequantizeLinear's by one scale, perhaps flattened, and whose weight is an int8 variable's that
+// `is_kept` names, by one scale or one for each output, without a zero point or with zeros: with a relu and a
+// QuantizeLinear behind them, which nobody else may read, they become one of the operators above. Only layers for which
+// that is faster than in float32: without groups, and of at most two spatial axes. `types` are those of the graph.
+Symbol FuseQuantized(const Graph& graph, const NodeTypes& types,
+                     const std::function<bool(const Node& variable)>& is_kept);
+
+}  // namespace bindery

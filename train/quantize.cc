@@ -1,0 +1,335 @@
+#include "train/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "executor/data_parallel_executor_group.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/op_def.h"
+#include "symbol/ops/convolution.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/fully_connected.h"
+#include "symbol/ops/quantize.h"
+#include "symbol/ops/quantized.h"
+#include "train/folded_model.h"
+
+namespace bindery {
+namespace {
+
+using EntryKey = std::pair<const Node*, int>;
+EntryKey KeyOf(const Entry& entry) { return {entry.node.get(), entry.output}; }
+
+// ---- Layers
+
+// The weight of a layer that is quantized.
+const HostTensor* WeightOf(const Node& node, const Model& model, const Graph& graph, const NodeTypes& types) {
+  if (!IsLayer(node)) return nullptr;
+  if (&node.op() == &ConvolutionOp()) {
+    const auto& attrs = node.attrs().get<ConvolutionAttrs>();
+    if (attrs.groups != 1 || attrs.kernel.size() > 2) return nullptr;
+  }
+  const Entry &data = node.inputs()[0], &weight = node.inputs()[1];
+  const auto n = static_cast<size_t>(graph.IndexOf(data.node));
+  if (!weight.node->is_variable() || types[n][static_cast<size_t>(data.output)].dtype != DType::kFloat32)
+    return nullptr;
+  const auto found = model.params.find(weight.node->name());
+  if (found == model.params.end() || found->second.dtype() != DType::kFloat32) return nullptr;
+  return found->second.shape().CountFrom(1) <= kMostProducts ? &found->second : nullptr;
+}
+
+// ---- What layers see
+
+struct Range {
+  double low = 0, high = 0;  // 0 is always among them
+};
+
+class Observer {
+ public:
+  Observer(const Model& model, std::vector<Entry> entries, DataIter& data, const QuantizeOptions& options)
+      : entries_(std::move(entries)), data_(data), options_(options), ranges_(entries_.size()) {
+    Symbol seen(entries_);
+    Model part{.symbol = WithInputOf(seen, model)};
+    for (const std::string& name : part.symbol.ListArguments()) Take(name, model.params, &part.params);
+    for (const std::string& name : part.symbol.ListAuxiliaryStates()) Take(name, model.aux, &part.aux);
+    group_ = std::make_unique<DataParallelExecutorGroup>(
+        part.symbol, GroupOptions{.devices = {Cpu(0)}, .data = data_.ProvideData(), .for_training = false});
+    group_->SetParams(part.params, part.aux);
+  }
+
+  std::vector<Range> Run() {
+    Sweep([&](size_t i, std::span<const float> values) {
+      const auto [low, high] = std::ranges::minmax(values);
+      ranges_[i].low = std::min<double>(ranges_[i].low, low);
+      ranges_[i].high = std::max<double>(ranges_[i].high, high);
+    });
+    if (options_.percentile < 100) CutTails();
+    return ranges_;
+  }
+
+ private:
+  static void Take(const std::string& name, const HostTensorMap& from, HostTensorMap* to) {
+    if (const auto found = from.find(name); found != from.end()) to->insert(*found);
+  }
+
+  // A model's only input may be called otherwise than the data's only array.
+  Symbol WithInputOf(const Symbol& symbol, const Model& model) const {
+    std::vector<std::string> inputs;
+    for (const std::string& name : symbol.ListArguments()) {
+      if (!model.params.contains(name)) inputs.push_back(name);
+    }
+    const std::vector<DataDesc> given = data_.ProvideData();
+    if (inputs.size() != 1 || given.size() != 1 || inputs[0] == given[0].name) return symbol;
+    return symbol.Compose({{inputs[0], Variable(given[0].name)}});
+  }
+
+  template <class F>
+  void Sweep(const F& see) {
+    int64_t batches = 0;
+    data_.Reset();
+    while (options_.batches == 0 || batches < options_.batches) {
+      const BatchPtr batch = data_.Next();
+      if (!batch) break;
+      ++batches;
+      group_->Forward(*batch, Mode::kPredict);
+      const std::vector<Tensor> outputs = group_->Outputs();
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const HostTensor output = outputs[i].ToHost();
+        const std::span<const float> values = output.data<float>();
+        for (const float value : values) {
+          if (std::isfinite(value)) continue;
+          Throw<NumericError>("{}, of the data to calibrate by, is {}", Describe(*entries_[i].node), value);
+        }
+        if (!values.empty()) see(i, values);
+      }
+      if (data_.repeats() && data_.is_new_epoch()) break;
+    }
+    if (batches == 0) throw DataError("there is no batch to calibrate by");
+    data_.Reset();
+  }
+
+  void CutTails() {
+    constexpr int kBins = 8192;
+    std::vector<std::vector<int64_t>> counts(entries_.size(), std::vector<int64_t>(kBins));
+    Sweep([&](size_t i, std::span<const float> values) {
+      const auto [low, high] = ranges_[i];
+      if (low == high) return;
+      for (const float value : values) {
+        const double at = (value - low) / (high - low) * kBins;
+        ++counts[i][static_cast<size_t>(std::clamp<double>(at, 0, kBins - 1))];
+      }
+    });
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      int64_t all = 0;
+      for (const int64_t count : counts[i]) all += count;
+      const double beyond = static_cast<double>(all) * (100 - options_.percentile) / 200;
+      const auto cut = [&](auto begin, auto end) {  // bins that hold no more than that
+        int64_t bins = 0;
+        for (double sum = 0; begin != end; ++begin, ++bins) {
+          sum += static_cast<double>(*begin);
+          if (sum > beyond) break;
+        }
+        return bins;
+      };
+      const double bin = (ranges_[i].high - ranges_[i].low) / kBins;
+      const int64_t below = cut(counts[i].begin(), counts[i].end()), above = cut(counts[i].rbegin(), counts[i].rend());
+      ranges_[i] = {std::min(ranges_[i].low + bin * static_cast<double>(below), 0.0),
+                    std::max(ranges_[i].high - bin * static_cast<double>(above), 0.0)};
+    }
+  }
+
+  const std::vector<Entry> entries_;
+  DataIter& data_;
+  const QuantizeOptions& options_;
+  std::vector<Range> ranges_;
+  std::unique_ptr<DataParallelExecutorGroup> group_;
+};
+
+// ---- The new model
+
+// One scale and zero point for a range.
+struct Scaling {
+  float scale;
+  double zero;
+};
+Scaling ScalingOf(const Range& range, DType dtype) {
+  const double low = dtype == DType::kInt8 ? -128 : 0;
+  const auto scale = static_cast<float>((range.high - range.low) / 255);
+  if (!(scale >= std::numeric_limits<float>::min())) return {1, 0};
+  return {scale, std::clamp(std::nearbyint(low - range.low / scale), low, low + 255)};
+}
+
+struct QuantizedWeight {
+  HostTensor values, scales;
+};
+QuantizedWeight QuantizeWeight(const HostTensor& weight) {
+  const int64_t outputs = weight.shape()[0], each = weight.shape().CountFrom(1);
+  QuantizedWeight result{HostTensor(DType::kInt8, weight.shape()), HostTensor(DType::kFloat32, {outputs})};
+  const std::span<const float> w = weight.data<float>();
+  const std::span<int8_t> q = result.values.data<int8_t>();
+  for (int64_t o = 0; o < outputs; ++o) {
+    const std::span<const float> row = w.subspan(static_cast<size_t>(o * each), static_cast<size_t>(each));
+    float largest = 0;
+    for (const float value : row) largest = std::max(largest, std::abs(value));
+    const float scale = largest / 127 >= std::numeric_limits<float>::min() ? largest / 127 : 1;
+    result.scales.Set(o, scale);
+    for (int64_t k = 0; k < each; ++k) {
+      const float whole = std::nearbyint(row[static_cast<size_t>(k)] / scale);
+      q[static_cast<size_t>(o * each + k)] = static_cast<int8_t>(std::clamp<float>(whole, -127, 127));
+    }
+  }
+  return result;
+}
+
+class Builder {
+ public:
+  Builder(const Model& model, const std::map<EntryKey, Range>& ranges, DType activations)
+      : model_(model), ranges_(ranges), activations_(activations) {
+    for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+      for (const Entry& input : node->inputs()) readers_[input.node.get()] += 1;
+    }
+  }
+
+  // The layer of the same name among integers; `inputs` in place of its own.
+  NodePtr Layer(const Node& node, std::vector<Entry> inputs) {
+    const Scaling of_data = ScalingOf(ranges_.at(KeyOf(node.inputs()[0])), activations_);
+    Symbol& data = data_[KeyOf(node.inputs()[0])];
+    if (data.empty()) data = Rounded(Symbol(inputs[0]), of_data);
+    inputs[0] = data.entry();
+    const std::string weight = node.inputs()[1].node->name();
+    if (weights_[weight].empty()) weights_[weight] = Weight(weight);
+    inputs[1] = weights_[weight].entry();
+    if (inputs.size() > 2) inputs[2] = Bias(node.inputs()[2], weight, of_data).value_or(inputs[2]);
+    return WithInputs(node, std::move(inputs));
+  }
+
+  HostTensorMap TakeParams() { return std::move(made_); }
+
+ private:
+  Symbol Rounded(const Symbol& x, const Scaling& scaling) const {
+    const Symbol scale = Constant(HostTensor::Full(DType::kFloat32, {}, scaling.scale));
+    const Symbol zero = Constant(HostTensor::Full(activations_, {}, scaling.zero));
+    const Symbol whole = QuantizeLinear(x, scale, zero, {.dtype = activations_});
+    return DequantizeLinear(whole, scale, zero);
+  }
+
+  Symbol Parameter(const std::string& name, HostTensor value) {
+    const Symbol variable = Variable(name, {.shape = value.shape(), .dtype = value.dtype()});
+    made_[name] = std::move(value);
+    return variable;
+  }
+  static Symbol Real(const Symbol& whole, const Symbol& scale) {
+    return Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = 0, .no_zero_point = true}, {whole, scale});
+  }
+
+  Symbol Weight(const std::string& name) {
+    QuantizedWeight weight = QuantizeWeight(model_.params.at(name));
+    const Symbol whole = Parameter(name, std::move(weight.values));
+    return Real(whole, Parameter(name + "_scale", std::move(weight.scales)));
+  }
+
+  // In units of the sums. None if the layer is not alone with it, or it does not fit.
+  std::optional<Entry> Bias(const Entry& bias, const std::string& weight, const Scaling& of_data) {
+    const auto found = model_.params.find(bias.node->name());
+    if (!bias.node->is_variable() || found == model_.params.end() || readers_.at(bias.node.get()) > 1) return {};
+    const HostTensor &value = found->second, &scales = made_.at(weight + "_scale");
+    if (value.dtype() != DType::kFloat32) return {};
+    HostTensor whole(DType::kInt32, value.shape()), units(DType::kFloat32, value.shape());
+    for (int64_t o = 0; o < value.elements(); ++o) {
+      units.Set(o, static_cast<float>(scales.At(o)) * of_data.scale);
+      const double q = std::nearbyint(value.At(o) / units.At(o));
+      if (!(std::abs(q) <= std::numeric_limits<int32_t>::max())) return {};
+      whole.Set(o, q);
+    }
+    const Symbol variable = Parameter(bias.node->name(), std::move(whole));
+    return Real(variable, Parameter(bias.node->name() + "_scale", std::move(units))).entry();
+  }
+
+  const Model& model_;
+  const std::map<EntryKey, Range>& ranges_;
+  const DType activations_;
+  std::map<const Node*, int> readers_;
+  std::map<EntryKey, Symbol> data_;
+  std::map<std::string, Symbol> weights_;
+  HostTensorMap made_;
+};
+
+void Check(const QuantizeOptions& options) {
+  if (options.activations != DType::kUInt8 && options.activations != DType::kInt8) {
+    Throw("activations are quantized to uint8 or int8, not to {}", options.activations);
+  }
+  if (!(options.percentile > 50 && options.percentile <= 100)) {
+    Throw("percentile must be more than 50 and at most 100, got {}", options.percentile);
+  }
+  if (options.batches < 0) Throw("batches must be 0 or more, got {}", options.batches);
+}
+
+}  // namespace
+
+Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& options) {
+  Check(options);
+  ShapeMap inputs;
+  std::vector<std::string> unknown;  // inputs of the model
+  const std::vector<DataDesc> given = data.ProvideData();
+  for (const DataDesc& desc : given) inputs[desc.name] = desc.shape;
+  for (const DataDesc& desc : data.ProvideLabel()) inputs[desc.name] = desc.shape;
+  const std::set<std::string> labels = ListLabels(model.symbol);
+  for (const std::string& name : model.symbol.ListArguments()) {
+    if (!model.params.contains(name) && !labels.contains(name) && !inputs.contains(name)) unknown.push_back(name);
+  }
+  if (unknown.size() == 1 && given.size() == 1) {
+    inputs[unknown[0]] = given[0].shape;
+  } else if (!unknown.empty()) {
+    Throw<DataError>("the data have no array for the model's \"{}\"", unknown[0]);
+  }
+
+  const Model folded = WithNormsFolded(model, inputs);
+  const Graph graph = Graph::Of(folded.symbol);
+  const NodeTypes types = TypesOf(graph, folded, inputs);
+  std::set<const Node*> layers;
+  std::vector<Entry> seen;
+  std::map<EntryKey, size_t> place;
+  for (const NodePtr& node : graph.nodes) {
+    if (WeightOf(*node, folded, graph, types) == nullptr) continue;
+    layers.insert(node.get());
+    if (place.emplace(KeyOf(node->inputs()[0]), seen.size()).second) seen.push_back(node->inputs()[0]);
+  }
+  if (layers.empty()) {
+    throw ModelError(
+        "nothing to quantize: no convolution without groups and no full connection has a weight of float32");
+  }
+  const std::vector<Range> found = Observer(folded, seen, data, options).Run();
+  std::map<EntryKey, Range> ranges;
+  for (const auto& [key, i] : place) ranges[key] = found[i];
+
+  Builder builder(folded, ranges, options.activations);
+  Model result{.metadata = model.metadata};
+  result.symbol = Rewrite(folded.symbol, [&](const NodePtr& node, const std::vector<Entry>& now) -> std::vector<Entry> {
+    if (!layers.contains(node.get())) return {};
+    return OutputsOf(builder.Layer(*node, now));
+  });
+  const HostTensorMap made = builder.TakeParams();
+  for (const std::string& name : result.symbol.ListArguments()) {
+    if (const auto own = made.find(name); own != made.end()) {
+      result.params.insert(*own);
+    } else if (const auto kept = folded.params.find(name); kept != folded.params.end()) {
+      result.params.insert(*kept);
+    }
+  }
+  for (const std::string& name : result.symbol.ListAuxiliaryStates()) {
+    if (const auto kept = folded.aux.find(name); kept != folded.aux.end()) result.aux.insert(*kept);
+  }
+  return result;
+}
+
+}  // namespace bindery
