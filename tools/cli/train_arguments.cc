@@ -72,6 +72,10 @@ TrainerOptions TrainArguments::Parse() const {
     throw UsageError("--use-average needs --average");
   }
   ParseOption("--balance", [&] { return ParseBalancing(balance); });
+  const Tuning tuning = ParseOption("--tune", [&] { return ParseTuning(tune); });
+  if (tuning != Tuning::kOff && block > 0) {
+    throw UsageError("--reproducible gives the same bits on all machines, --tune chooses by what is fast here: not both");
+  }
   if (block < 0) throw UsageError(fmt::format("--reproducible: blocks have at least 1 sample, got {}", block));
   ParseOption("--initializer", [&] { return Initializer(initializer); });
   ParseMetrics(measured);
@@ -94,6 +98,7 @@ TrainerOptions TrainArguments::Parse() const {
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
           .threads_per_device = device.threads,
+          .tuning = tuning,
           .engine = device.MakeEngine()};
 }
 
@@ -180,6 +185,12 @@ void TrainArguments::AddTo(CLI::App* app) {
       ->option_text("[INT]");
   app->add_option("--balance", balance,
                   "devices get samples by how fast they are seen to be; alone: measured; \"measured(every=20)\"")
+      ->expected(0, 1)
+      ->default_str("measured")
+      ->option_text("[TEXT]");
+  app->add_option("--tune", tune,
+                  "choose convolutions by what they cost here, measured when they are bound first; alone: measured; "
+                  "\"winograd\": with Winograd's, which round more; \"off\"")
       ->expected(0, 1)
       ->default_str("measured")
       ->option_text("[TEXT]");

@@ -10,7 +10,7 @@
 namespace bindery::cpu {
 
 // (dy, data) -> dw [, db]; nullopt where oneDNN is faster, and for what the loops cannot do: groups, and fewer output
-// channels than a vector has lanes.
-MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec);
+// channels than a vector has lanes. `measured`: whoever is faster, for that is found out elsewhere.
+MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, bool measured = false);
 
 }  // namespace bindery::cpu
