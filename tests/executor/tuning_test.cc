@@ -350,7 +350,7 @@ TEST(Tuning, HasNames) {
     EXPECT_EQ(ParseTuning(ToString(tuning)), tuning);
   }
   EXPECT_EQ(MessageOf([] { ParseTuning("fast"); }),
-            "unknown way to choose kernels \"fast\"; choices: off, measured, winograd");
+            "Error: unknown way to choose kernels \"fast\"; choices: off, measured, winograd");
 }
 
 }  // namespace

@@ -85,6 +85,11 @@ TEST_F(MemoryCommandsTest, ATunedRunGoesOnWithItsChoices) {
   EXPECT_NE(other.err.find("was trained with tuning \"measured\", this run goes on with \"winograd\""),
             std::string::npos)
       << other;
+  for (const char* command : {"inspect", "time"}) {
+    const Words words = {command, "--model", "lenet", "--batch-size", "8", "--threads", "1", "--tune"};
+    const Words more = command == std::string("time") ? Words{"--steps", "1"} : Words{"--plan"};
+    EXPECT_NE(Succeeds(words + more).out.find(", tuned"), std::string::npos) << command;
+  }
   unsetenv("XDG_CACHE_HOME");
 }
 

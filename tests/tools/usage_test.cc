@@ -203,6 +203,7 @@ TEST_F(UsageTest, OptionsThatExcludeEachOther) {
   Fails(2, "--mirror changes the plan and the memory of a training", {"inspect", "--mirror", "50%"});
   Fails(2, "--mirror changes the plan and the memory of a training",
         {"inspect", "--memory", "--predict", "--mirror", "50%"});
+  Fails(2, "--tune changes the plan and its memory", {"inspect", "--tune"});
   Fails(2, "--tune chooses by what is fast here: not both", {"train", "--tune", "--reproducible"});
   Fails(2, "--mirror auto needs a --memory-limit", {"inspect", "--memory", "--mirror", "auto"});
   Write("model.pb", "");

@@ -72,7 +72,7 @@ TrainerOptions TrainArguments::Parse() const {
     throw UsageError("--use-average needs --average");
   }
   ParseOption("--balance", [&] { return ParseBalancing(balance); });
-  const Tuning tuning = ParseOption("--tune", [&] { return ParseTuning(tune); });
+  const Tuning tuning = TuningOf(tune);
   if (tuning != Tuning::kOff && block > 0) {
     throw UsageError("--reproducible gives the same bits on all machines, --tune chooses by what is fast here: not both");
   }
@@ -188,12 +188,7 @@ void TrainArguments::AddTo(CLI::App* app) {
       ->expected(0, 1)
       ->default_str("measured")
       ->option_text("[TEXT]");
-  app->add_option("--tune", tune,
-                  "choose convolutions by what they cost here, measured when they are bound first; alone: measured; "
-                  "\"winograd\": with Winograd's, which round more; \"off\"")
-      ->expected(0, 1)
-      ->default_str("measured")
-      ->option_text("[TEXT]");
+  AddTune(app, &tune);
   text("--average", &average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   app->add_flag("--use-average", use_average, "validate, score and save with the averages");
   text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");

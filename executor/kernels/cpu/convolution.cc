@@ -91,20 +91,6 @@ struct Candidate {
   memory::desc x, y, weight;
 };
 
-// The preferred formats first, then the others.
-std::vector<ActivationFormats> FormatsToTry(const Shape& data, const Shape& output, int64_t groups) {
-  const int rank = data.rank();
-  const Format last = Format::ChannelsLast(rank), blocked = ChannelBlocked(rank, SimdBlock());
-  std::vector<ActivationFormats> formats = {PreferredActivationFormats(rank, data[1], output[1], groups)};
-  const auto add = [&](const Format& format) {
-    if (formats[0].input != format || formats[0].output != format) formats.push_back({format, format});
-  };
-  add(last);
-  if (data[1] % SimdBlock() == 0 && output[1] % SimdBlock() == 0) add(blocked);
-  add(Format::Plain());
-  return formats;
-}
-
 using Only = const ActivationFormats*;  // the formats to try; null: all
 
 // For each of the formats that of weights wished for, the primitive's own choice and plain.
@@ -215,12 +201,15 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend, Only only = nullptr) 
   return InParts<float>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n, addend);
 }
 
-// Adds candidates of oneDNN's, in each of the formats: make(only).
+// Adds candidates of oneDNN's, but for its slow loops, in each of the formats: make(only).
 template <class F>
 void AddInFormats(const Shape& data, const Shape& output, int64_t groups, const F& make,
                   std::vector<TuningCandidate>* to) {
   for (const ActivationFormats& formats : FormatsToTry(data, output, groups)) {
-    to->push_back({fmt::format("dnnl {} {}", formats.input, formats.output), [=] { return make(&formats); }});
+    to->push_back({fmt::format("dnnl {} {}", formats.input, formats.output), [=]() -> MaybeKernel {
+                     MaybeKernel kernel = make(&formats);
+                     return kernel && kernel->implementation.starts_with("dnnl ref") ? std::nullopt : kernel;
+                   }});
   }
 }
 // Those of Winograd's, where they are allowed: make(tiles).
