@@ -21,7 +21,8 @@ std::string CacheFolder(std::string_view name) {
   if (const std::string cache = of("XDG_CACHE_HOME"); cache.starts_with('/')) {
     return fmt::format("{}/bindery/{}", cache, name);
   }
-  if (const std::string home = of("HOME"); home.starts_with('/')) return fmt::format("{}/.cache/bindery/{}", home, name);
+  if (const std::string home = of("HOME"); home.starts_with('/'))
+    return fmt::format("{}/.cache/bindery/{}", home, name);
   return "";
 }
 

@@ -91,8 +91,10 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                            .placements = options_.placements};
   const int64_t block = options_.reproducible_block;
   if (block != 0 && options_.tuning != Tuning::kOff) {
-    Throw("reproducible blocks give the same bits on all machines, kernels chosen by what they cost do not: tuning {} "
-          "is for trainings without such blocks", ToString(options_.tuning));
+    Throw(
+        "reproducible blocks give the same bits on all machines, kernels chosen by what they cost do not: tuning {} "
+        "is for trainings without such blocks",
+        ToString(options_.tuning));
   }
   // For predictions, batches may be smaller than those to be trained on.
   const int64_t pieces =

@@ -1,5 +1,7 @@
-// Convolutions chosen by what they cost (executor/kernels/cpu/tuning.h), and Winograd's, which are among them where they
-// are allowed.
+// Convolutions chosen by what they cost (executor/kernels/cpu/tuning.h), and Winograd's, which are among them where
+// they are allowed.
+#include "executor/kernels/cpu/tuning.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,7 +18,6 @@
 #include "engine/team.h"
 #include "executor/executor.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/tuning.h"
 #include "executor/kernels/cpu/winograd.h"
 #include "symbol/ops.h"
 #include "symbol/ops/fusions.h"
@@ -83,10 +84,10 @@ struct WinogradCase {
 };
 const std::vector<WinogradCase>& WinogradCases() {
   static const std::vector<WinogradCase> kCases = {
-      {{2, 16, 8, 8}, 16, {1, 1}, true},      {{1, 16, 5, 7}, 48, {1, 1}, true, ActivationType::kRelu},
-      {{3, 48, 13, 3}, 16, {0, 0}, true},     {{2, 32, 1, 1}, 32, {1, 1}, true},
-      {{2, 16, 9, 14}, 32, {2, 2}, true},     {{1, 16, 6, 11}, 16, {0, 2}, true, ActivationType::kTanh},
-      {{2, 16, 7, 10}, 32, {1, 1}, false},    {{4, 64, 31, 29}, 80, {1, 1}, true},
+      {{2, 16, 8, 8}, 16, {1, 1}, true},   {{1, 16, 5, 7}, 48, {1, 1}, true, ActivationType::kRelu},
+      {{3, 48, 13, 3}, 16, {0, 0}, true},  {{2, 32, 1, 1}, 32, {1, 1}, true},
+      {{2, 16, 9, 14}, 32, {2, 2}, true},  {{1, 16, 6, 11}, 16, {0, 2}, true, ActivationType::kTanh},
+      {{2, 16, 7, 10}, 32, {1, 1}, false}, {{4, 64, 31, 29}, 80, {1, 1}, true},
       {{2, 16, 12, 3}, 16, {5, 4}, true}};
   return kCases;
 }
@@ -94,11 +95,8 @@ const std::vector<WinogradCase>& WinogradCases() {
 Format BlocksOr(bool blocked) { return blocked ? cpu::ChannelBlocked(4, cpu::SimdBlock()) : Format::ChannelsLast(4); }
 
 KernelSpec Forward(const WinogradCase& c, bool has_bias, bool adds, int threads) {
-  const ConvolutionAttrs attrs{.num_filter = c.filters,
-                               .kernel = {3, 3},
-                               .pad = c.pad,
-                               .no_bias = !has_bias,
-                               .activation = c.activation};
+  const ConvolutionAttrs attrs{
+      .num_filter = c.filters, .kernel = {3, 3}, .pad = c.pad, .no_bias = !has_bias, .activation = c.activation};
   const Shape weight = {c.filters, c.data[1], 3, 3};
   const Shape output = {c.data[0], c.filters, c.data[2] + 2 * c.pad[0] - 2, c.data[3] + 2 * c.pad[1] - 2};
   KernelSpec spec{.op = adds ? &ConvolutionAddOp() : &ConvolutionOp(),
@@ -232,9 +230,9 @@ struct Outcome {
   std::vector<std::string> implementations = {};
 };
 Outcome Step(Tuning tuning) {
-  Executor executor(Net(), {.inputs = {{"data", {4, 16, 10, 10}}, {"softmax_label", {4}}},
-                            .threads = 2,
-                            .switches = {.tuning = tuning}});
+  Executor executor(
+      Net(),
+      {.inputs = {{"data", {4, 16, 10, 10}}, {"softmax_label", {4}}}, .threads = 2, .switches = {.tuning = tuning}});
   HostTensorMap values;
   for (const std::string& name : executor.param_names()) {
     values[name] = Uniform(executor.ArgumentArray(name).shape(), -0.3, 0.3).Cast(DType::kFloat32);

@@ -71,8 +71,17 @@ TEST_F(MemoryCommandsTest, InBlocksAnyDevicesGiveTheSameBits) {
 TEST_F(MemoryCommandsTest, ATunedRunGoesOnWithItsChoices) {
   setenv("XDG_CACHE_HOME", PathOf("cache").c_str(), 1);
   const auto train = [&](int epochs, const Words& more) {
-    const Words words = {"train",  "--model", "lenet",    "--train-digits",          "100", "--test-digits", "50",
-                         "--epochs", std::to_string(epochs), "--threads", "1"};
+    const Words words = {"train",
+                         "--model",
+                         "lenet",
+                         "--train-digits",
+                         "100",
+                         "--test-digits",
+                         "50",
+                         "--epochs",
+                         std::to_string(epochs),
+                         "--threads",
+                         "1"};
     return Succeeds(words + more);
   };
   train(2, {"--tune", "--checkpoints", "all", "--save", "model.pb"});

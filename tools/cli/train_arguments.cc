@@ -74,7 +74,8 @@ TrainerOptions TrainArguments::Parse() const {
   ParseOption("--balance", [&] { return ParseBalancing(balance); });
   const Tuning tuning = TuningOf(tune);
   if (tuning != Tuning::kOff && block > 0) {
-    throw UsageError("--reproducible gives the same bits on all machines, --tune chooses by what is fast here: not both");
+    throw UsageError(
+        "--reproducible gives the same bits on all machines, --tune chooses by what is fast here: not both");
   }
   if (block < 0) throw UsageError(fmt::format("--reproducible: blocks have at least 1 sample, got {}", block));
   ParseOption("--initializer", [&] { return Initializer(initializer); });

@@ -95,8 +95,7 @@ using Only = const ActivationFormats*;  // the formats to try; null: all
 
 // For each of the formats that of weights wished for, the primitive's own choice and plain.
 std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>& wish, Only only) {
-  const std::vector<ActivationFormats> formats =
-      only ? std::vector{*only} : FormatsToTry(p.data, p.output, p.groups);
+  const std::vector<ActivationFormats> formats = only ? std::vector{*only} : FormatsToTry(p.data, p.output, p.groups);
   std::vector<memory::desc> weights = {p.AnyWeight(), p.PlainWeight()};
   if (const auto wished = wish ? p.WeightIn(*wish) : std::nullopt) weights.insert(weights.begin(), *wished);
   std::vector<Candidate> candidates;
@@ -228,7 +227,8 @@ MaybeKernel MeasuredConvolution(const KernelSpec& spec, int addend, KernelMaker 
       spec.inputs[0].shape, spec.outputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
       [&spec, addend](Only only) { return MakeByDnnl(spec, addend, only); }, &all);
   all.push_back({"gemm", [&spec, by_gemm] { return by_gemm(spec); }});
-  AddWinograd(spec, [&spec, addend](WinogradTiles tiles) { return WinogradConvolution(spec, addend, tiles); }, &all);
+  AddWinograd(
+      spec, [&spec, addend](WinogradTiles tiles) { return WinogradConvolution(spec, addend, tiles); }, &all);
   return ChooseMeasured(spec, all);
 }
 
@@ -330,7 +330,8 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
       spec.outputs[0].shape, spec.inputs[0].shape, spec.attributes<ConvolutionGradDataAttrs>().groups,
       [&spec](Only only) { return GradDataByDnnl(spec, only); }, &all);
   all.push_back({"gemm", [&spec] { return ConvolutionGradDataByGemm(spec); }});
-  AddWinograd(spec, [&spec](WinogradTiles tiles) { return WinogradConvolutionGradData(spec, tiles); }, &all);
+  AddWinograd(
+      spec, [&spec](WinogradTiles tiles) { return WinogradConvolutionGradData(spec, tiles); }, &all);
   return ChooseMeasured(spec, all);
 }
 

@@ -157,8 +157,7 @@ double Measure(const KernelSpec& spec, const Kernel& kernel) {
   memory.push_back(Allocate(kernel.scratch_bytes));
   const StepBlock step;
   const TeamScope team(kernel.threads);
-  const Call run =
-      kernel.bind({.inputs = inputs, .outputs = outputs, .scratch = memory.back().get(), .step = &step});
+  const Call run = kernel.bind({.inputs = inputs, .outputs = outputs, .scratch = memory.back().get(), .step = &step});
   run();
   double least = std::numeric_limits<double>::infinity(), all = 0;
   for (int i = 0; i < kRuns && all < kLong; ++i) {
@@ -175,8 +174,7 @@ double MeasureReorder(const KernelSpec& spec, const ValueType& value, const Form
   if (from == to) return 0;
   const Kernel kernel =
       MakeReorder(value.dtype, value.shape, from, to, spec.threads, KernelPolicy::kFast, DeviceKind::kCpu);
-  const KernelSpec reorder{
-      .inputs = {value}, .outputs = {value}, .output_used = {true}, .threads = spec.threads};
+  const KernelSpec reorder{.inputs = {value}, .outputs = {value}, .output_used = {true}, .threads = spec.threads};
   return Measure(reorder, kernel);
 }
 
@@ -261,12 +259,12 @@ MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandi
     ++tuned.measurements;
     if (all.size() > 1) best = FastestApart(spec, &all);
   } catch (const std::bad_alloc&) {
-    LogLine(LogLevel::kWarning, fmt::format("{} is not tuned: no memory is left to measure its kernels in",
-                                            WhoOf(spec)));
+    LogLine(LogLevel::kWarning,
+            fmt::format("{} is not tuned: no memory is left to measure its kernels in", WhoOf(spec)));
     return std::move(all.front().kernel);
   } catch (const std::system_error& e) {
-    LogLine(LogLevel::kWarning, fmt::format("{} is not tuned: no thread to measure its kernels in: {}", WhoOf(spec),
-                                            e.what()));
+    LogLine(LogLevel::kWarning,
+            fmt::format("{} is not tuned: no thread to measure its kernels in: {}", WhoOf(spec), e.what()));
     return std::move(all.front().kernel);
   }
   tuned.Add(key, all[best].candidate->name);

@@ -171,8 +171,7 @@ class Winograd {
                                    .block = p_.y.block,
                                    .block_step = p_.y.block_step,
                                    .place = result_place()};
-    const int64_t offset =
-        at.sample * p_.to * p_.out[0] * p_.out[1] + at.row * step + at.column * p_.y.position;
+    const int64_t offset = at.sample * p_.to * p_.out[0] * p_.out[1] + at.row * step + at.column * p_.y.position;
     loops_.results(part, data + places_ * data_place() + number * p_.to, bias, addend ? addend + offset : nullptr,
                    y + offset);
     if (!activation.loop) return;
@@ -195,9 +194,8 @@ class Winograd {
 };
 
 bool IsOfThreeByThree(const ConvolutionAttrs& attrs, const std::vector<Window>& windows) {
-  return attrs.groups == 1 && windows.size() == 2 && std::ranges::all_of(windows, [](const Window& w) {
-           return w.kernel == 3 && w.stride == 1 && w.dilate == 1;
-         });
+  return attrs.groups == 1 && windows.size() == 2 &&
+         std::ranges::all_of(windows, [](const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilate == 1; });
 }
 
 // As it lies, if channels lie side by side, else as `preferred`; nothing where neither has vectors of channels.

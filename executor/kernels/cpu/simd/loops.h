@@ -216,7 +216,7 @@ struct LoopsOf {
 
   // Winograd's convolution of 3 x 3 weights, stride 1: tiles of m x m results of each channel, m = 2 or 4, from n x n
   // data, n = m + 2, which overlap, by one product of matrices for each of n x n transformed places.
-  //   data: a tile of all channels -> a row of channels at each place, `place` apart; zero beyond what lies in the plane
+  //   data: a tile of all channels -> a row of channels at each place, `place` apart; zero beyond the plane
   //   weights: w (3, 3, vector) -> a vector at each place
   //   multiply: rows of `depth` channels, one for each tile, times (depth, vectors) -> rows `y_tile` apart; 1 or 2
   //     vectors
