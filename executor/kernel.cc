@@ -108,6 +108,21 @@ void AddReferenceKernel(const std::string& op, std::function<MaybeKernel(const K
   }
 }
 
+const char* ToString(Tuning tuning) {
+  switch (tuning) {
+    case Tuning::kMeasured: return "measured";
+    case Tuning::kWinograd: return "winograd";
+    default: return "off";
+  }
+}
+
+Tuning ParseTuning(std::string_view text) {
+  for (const Tuning tuning : {Tuning::kOff, Tuning::kMeasured, Tuning::kWinograd}) {
+    if (text == ToString(tuning)) return tuning;
+  }
+  Throw("unknown way to choose kernels \"{}\"; choices: off, measured, winograd", text);
+}
+
 bool HasKernel(const std::string& op, DeviceKind kind) {
   const auto has = [&](const KernelTable* table) { return table->Contains(op); };
   if (std::ranges::any_of(KernelTables(kind, KernelPolicy::kFast), has)) return true;

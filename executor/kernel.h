@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/device.h"
@@ -26,6 +27,15 @@
 namespace bindery {
 
 enum class Mode : uint8_t { kPredict, kTrain };
+
+// How a kernel is chosen where several could do the work: convolutions on CPUs (docs/plan_layouts.md).
+enum class Tuning : uint8_t {
+  kOff,       // by fixed rules
+  kMeasured,  // by what each costs on this machine, measured when the program is made, or earlier (files of the user's)
+  kWinograd,  // so, and Winograd's are among them: larger errors, and what is not finite spreads over tiles
+};
+const char* ToString(Tuning tuning);        // "off", "measured", "winograd"
+Tuning ParseTuning(std::string_view text);  // throws Error, naming what there is
 
 struct KernelSpec {
   DeviceKind device = DeviceKind::kCpu;  // where it will run
@@ -47,6 +57,7 @@ struct KernelSpec {
   Mode mode = Mode::kTrain;
   std::optional<int64_t> batch = {};  // its extent on the device, if there is one: some attributes follow it
   int threads = 1;                    // the team's size when the kernel runs, on a CPU
+  Tuning tuning = Tuning::kOff;
 
   template <OpAttrs A>
   const A& attributes() const {

@@ -86,10 +86,16 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                            .engine = options_.engine,
                            .threads_per_device = options_.threads_per_device,
                            .seed = options_.seed,
-                           .switches = {.policy = options_.policy},
+                           .switches = {.policy = options_.policy, .tuning = options_.tuning},
                            .bucket_bytes = options_.bucket_bytes,
                            .placements = options_.placements};
   const int64_t block = options_.reproducible_block;
+  if (block != 0 && options_.tuning != Tuning::kOff) {
+    Throw(
+        "reproducible blocks give the same bits on all machines, kernels chosen by what they cost do not: tuning {} "
+        "is for trainings without such blocks",
+        ToString(options_.tuning));
+  }
   // For predictions, batches may be smaller than those to be trained on.
   const int64_t pieces =
       for_training ? options_.micro_batches : std::min(options_.micro_batches, BatchSizeOf(whole.data));

@@ -82,6 +82,7 @@ struct TrainerOptions {
   uint64_t seed = 0;              // of initial values and random operators
   int threads_per_device = 0;
   KernelPolicy policy = KernelPolicy::kFast;
+  Tuning tuning = Tuning::kOff;  // CompileSwitches; not with reproducible blocks, whose bits depend on no measurement
   std::shared_ptr<Engine> engine = nullptr;
   std::optional<int64_t> bucket_bytes = std::nullopt;  // GroupOptions
   // Noted in checkpoints (Checkpoint::info) beside what the trainer notes; nothing is made of it here.

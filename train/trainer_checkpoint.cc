@@ -81,7 +81,7 @@ std::map<std::string, std::string> Trainer::Info() const {
                             .workload = options_.workload,
                             .fixed_params = options_.fixed_params,
                             .param_dtypes = options_.param_dtypes,
-                            .switches = {.policy = options_.policy},
+                            .switches = {.policy = options_.policy, .tuning = options_.tuning},
                             .placements = options_.placements});
   info["precision"] = options_.precision;
   info["loss scale"] = options_.loss_scale;

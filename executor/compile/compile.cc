@@ -221,6 +221,7 @@ class Compiler : private ProgramBuilder {
     spec.device = options_.device;
     spec.batch = lowered_.batch;
     spec.threads = options_.threads;
+    spec.tuning = options_.switches.tuning;
     std::vector<int> inputs(num_inputs);
     for (size_t i = 0; i < num_inputs; ++i) {
       inputs[i] = i == 0 && gathered >= 0 ? gathered : ValueOf(node.inputs()[i]);

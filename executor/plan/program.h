@@ -22,6 +22,7 @@ struct CompileSwitches {
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;
   bool derive = true;  // what is made of parameters alone is kept until these change: casts, in predictions anything
   bool fold = true;    // in predictions batch-norms become part of the weights before them; needs `derive`
+  Tuning tuning = Tuning::kOff;
   bool operator==(const CompileSwitches&) const = default;
 };
 

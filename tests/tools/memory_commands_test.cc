@@ -1,4 +1,5 @@
 // Commands where memory is what counts: batches in pieces, the largest that fits; and epochs of some batches.
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -65,6 +66,40 @@ TEST_F(MemoryCommandsTest, InBlocksAnyDevicesGiveTheSameBits) {
   Succeeds(Training(1, Words{"--device", "cpu:0,cpu:1", "--checkpoints=", "--balance", "--reproducible"}));
   Fails(2, "--reproducible: blocks have at least 1 sample, got -1", Training(1, {"--reproducible=-1"}));
   Fails(2, "--balance: unknown balance \"guessed\"", Training(1, {"--balance=guessed"}));
+}
+
+TEST_F(MemoryCommandsTest, ATunedRunGoesOnWithItsChoices) {
+  setenv("XDG_CACHE_HOME", PathOf("cache").c_str(), 1);
+  const auto train = [&](int epochs, const Words& more) {
+    const Words words = {"train",
+                         "--model",
+                         "lenet",
+                         "--train-digits",
+                         "100",
+                         "--test-digits",
+                         "50",
+                         "--epochs",
+                         std::to_string(epochs),
+                         "--threads",
+                         "1"};
+    return Succeeds(words + more);
+  };
+  train(2, {"--tune", "--checkpoints", "all", "--save", "model.pb"});
+  EXPECT_EQ(Files("cache/bindery/tuning").size(), 1u);
+  const auto expected = ModelFiles("model.pb");
+  train(1, {"--tune", "--checkpoints", "part"});
+  train(2, {"--checkpoints", "part", "--resume", "--save", "model.pb"});
+  EXPECT_EQ(ModelFiles("model.pb"), expected);
+  const Outcome other = train(3, {"--checkpoints", "part", "--resume", "--tune", "winograd"});
+  EXPECT_NE(other.err.find("was trained with tuning \"measured\", this run goes on with \"winograd\""),
+            std::string::npos)
+      << other;
+  for (const char* command : {"inspect", "time"}) {
+    const Words words = {command, "--model", "lenet", "--batch-size", "8", "--threads", "1", "--tune"};
+    const Words more = command == std::string("time") ? Words{"--steps", "1"} : Words{"--plan"};
+    EXPECT_NE(Succeeds(words + more).out.find(", tuned"), std::string::npos) << command;
+  }
+  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_F(MemoryCommandsTest, AsManyMicroBatchesAsTheLimitAsksFor) {

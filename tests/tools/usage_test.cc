@@ -162,6 +162,7 @@ TEST_F(UsageTest, NamesAndSettings) {
       {"--metrics", "accuracy(output=foo)", "no output is named \"foo\"; known: softmax_output"},
       {"--mirror", "half", "expected off, auto, least, a share of the working memory as 50%, or bytes of it as 512M"},
       {"--mirror", "0%", "expected off, auto, least"},
+      {"--tune", "fast", "unknown way to choose kernels \"fast\"; choices: off, measured, winograd"},
       {"--micro-batches", "two", "expected a whole number from 1 to 32768, got \"two\""},
       {"--micro-batches", "0", "expected a whole number from 1 to 32768, got \"0\""},
       {"--micro-batches", "65", "a batch of 64 samples makes at most 64, got 65"},
@@ -202,6 +203,8 @@ TEST_F(UsageTest, OptionsThatExcludeEachOther) {
   Fails(2, "--mirror changes the plan and the memory of a training", {"inspect", "--mirror", "50%"});
   Fails(2, "--mirror changes the plan and the memory of a training",
         {"inspect", "--memory", "--predict", "--mirror", "50%"});
+  Fails(2, "--tune changes the plan and its memory", {"inspect", "--tune"});
+  Fails(2, "--tune chooses by what is fast here: not both", {"train", "--tune", "--reproducible"});
   Fails(2, "--mirror auto needs a --memory-limit", {"inspect", "--memory", "--mirror", "auto"});
   Write("model.pb", "");
   Fails(2, "--dropout is for models by name", {"train", "--model", "model.pb", "--dropout", "0.5"});
@@ -240,6 +243,7 @@ TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
   const std::string train = Succeeds({"train", "--help"}).out;
   EXPECT_NE(train.find("--reproducible [INT] "), std::string::npos) << train;
   EXPECT_NE(train.find("--balance [TEXT] "), std::string::npos) << train;
+  EXPECT_NE(train.find("--tune [TEXT] "), std::string::npos) << train;
   EXPECT_EQ(Succeeds({"--version"}).out, "bindery 0.1.0\n");
   Fails(2, "--version stands alone, got \"train\" after it", {"--version", "train"});
 }

@@ -248,7 +248,7 @@ int Main(int argc, char** argv) {
       "Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.",
       "bench");
   std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", against = "float32", table,
-              mirror;
+              mirror, tune = "off";
   ModelBenchOptions options;
   int64_t batch = 0;
   int clients = 0;
@@ -264,6 +264,8 @@ int Main(int argc, char** argv) {
   app.add_option("--mirror", mirror,
                  "training steps that compute values again in so much of the working memory, e.g. 50%, or least, and "
                  "others, in turns; with --per-kernel alone");
+  app.add_option("--tune", tune, "convolutions chosen by what they cost here: measured, or winograd, with Winograd's")
+      ->capture_default_str();
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();
@@ -299,6 +301,7 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   options.devices = ParseDevices(devices);
   if (!mirror.empty()) options.mirror = ParseShare(mirror);
+  options.tuning = ParseTuning(tune);
   if (!table.empty()) {
     TableBenchOptions of_table{.indices = batch > 0 ? batch : 1024,
                                .devices = options.devices,

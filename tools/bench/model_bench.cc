@@ -72,7 +72,7 @@ Bound Bind(const ModelBenchOptions& o) {
                              .grad_req = o.micro_batches > 1 ? GradReq::kAdd : GradReq::kWrite,
                              .mirror = o.mirror,
                              .threads_per_device = o.threads,
-                             .switches = {.derive = o.derive}};
+                             .switches = {.derive = o.derive, .tuning = o.tuning}};
   bound.group =
       std::make_unique<DataParallelExecutorGroup>(in_precision, o.block > 0 ? ForBlocks(options, o.block) : options);
   std::map<std::string, ValueType> variables;

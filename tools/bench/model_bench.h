@@ -24,6 +24,7 @@ struct ModelBenchOptions {
   std::string precision = "float32";  // train/precision.h; or int8, of predictions (train/quantize.h)
   bool derive = true;                 // CompileSwitches
   Mirror mirror = {};
+  Tuning tuning = Tuning::kOff;  // CompileSwitches
 };
 
 struct KernelTime {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/error.h"
 #include "base/names.h"
 #include "base/parse_number.h"
 #include "base/split_text.h"
@@ -183,6 +184,23 @@ Mirror ParseMirror(std::string_view text) {
   throw UsageError(fmt::format(
       "--mirror: expected off, auto, least, a share of the working memory as 50%, or bytes of it as 512M, got \"{}\"",
       text));
+}
+
+void AddTune(CLI::App* app, std::string* value) {
+  app->add_option("--tune", *value,
+                  "choose convolutions by what they cost here, measured when they are bound first; alone: measured; "
+                  "\"winograd\": with Winograd's, which round more; \"off\"")
+      ->expected(0, 1)
+      ->default_str("measured")
+      ->option_text("[TEXT]");
+}
+
+Tuning TuningOf(const std::string& value) {
+  try {
+    return ParseTuning(value);
+  } catch (const Error& e) {
+    throw UsageError("--tune: " + e.message());
+  }
 }
 
 template int ParseNumber(const std::string&, std::string_view, int, int);

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "executor/kernel.h"
 #include "executor/plan/mirror.h"
 
 namespace bindery::cli {
@@ -43,6 +44,11 @@ bool IsTrue(const std::string& source, const std::string& text, const std::strin
 int64_t ParseBytes(const std::string& option, std::string_view text);
 // "off", "auto", "least", a share of working memory as "50%", or bytes of it as "512M".
 Mirror ParseMirror(std::string_view text);
+
+// The option --tune: "off", "measured", which it is alone, or "winograd"; and what it says. The latter throws
+// UsageError.
+void AddTune(CLI::App* app, std::string* value);
+Tuning TuningOf(const std::string& value);
 
 // The option `name` for a number; `value` holds the default.
 template <class T>

@@ -28,7 +28,7 @@ struct InspectCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
   std::vector<int64_t> shape;
-  std::string precision = "float32", mirror = "off", memory_limit, optimizer, dot, html;
+  std::string precision = "float32", mirror = "off", tune = "off", memory_limit, optimizer, dot, html;
   int64_t batch_size = 64;
   bool plan = false, memory = false, predict = false, json = false;
   int Run() const;
@@ -70,7 +70,8 @@ GroupOptions GroupFor(const InspectCommand& c, const Shape& input) {
           .data = {{"data", input}},
           .for_training = !c.predict,
           .mirror = mirror,
-          .threads_per_device = c.device.threads};
+          .threads_per_device = c.device.threads,
+          .switches = {.tuning = TuningOf(c.tune)}};
 }
 
 std::shared_ptr<const Optimizer> OptimizerOf(const InspectCommand& c) {
@@ -123,6 +124,9 @@ void InspectCommand::CheckViews() const {
   }
   if (ParseMirror(mirror).IsOn() && (predict || (!memory && !plan && memory_limit.empty()))) {
     throw UsageError("--mirror changes the plan and the memory of a training: --plan, --memory or --memory-limit");
+  }
+  if (TuningOf(tune) != Tuning::kOff && !memory && !plan && memory_limit.empty()) {
+    throw UsageError("--tune changes the plan and its memory: --plan, --memory or --memory-limit");
   }
   if (mirror == "auto" && memory_limit.empty()) throw UsageError("--mirror auto needs a --memory-limit");
   if (json && !memory_limit.empty()) throw UsageError("--json has layers, plan and memory; --memory-limit is text");
@@ -247,6 +251,7 @@ void AddInspect(CLI::App* app, RunFn* run) {
   sub->add_flag("--memory", c->memory, "bytes by what they are for, before anything is trained");
   sub->add_option("--mirror", c->mirror, "of a training, as of train; \"auto\" with --memory-limit")
       ->capture_default_str();
+  AddTune(sub, &c->tune);
   sub->add_option("--memory-limit", c->memory_limit,
                   "the largest batch that fits in so much of each device: e.g. 512M, 1.5G");
   sub->add_option("--optimizer", c->optimizer, "with its state in the memory, e.g. adam");

@@ -119,6 +119,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--memory-limit", a.memory_limit},
       {"--reproducible", UnlessZero(a.block)},
       {"--balance", a.balance},
+      {"--tune", a.tune},
       {"--average", a.average},
       {"--use-average", Flag(a.use_average)},
       {"--initializer", a.initializer},

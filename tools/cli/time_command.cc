@@ -29,7 +29,7 @@ struct TimeCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
   std::vector<int64_t> shape;
-  std::string precision = "float32", optimizer = "sgd(lr=0.001, momentum=0.9)", trace;
+  std::string precision = "float32", optimizer = "sgd(lr=0.001, momentum=0.9)", trace, tune = "off";
   int64_t batch_size = 64, steps = 20, warmup = 3, show = 20;
   bool predict = false, json = false;
 
@@ -214,6 +214,7 @@ int TimeCommand::Run() const {
                          .precision = precision,
                          .loss_scale = precision == "float16" ? "static(1024)" : "",
                          .threads_per_device = device.threads,
+                         .tuning = TuningOf(tune),
                          .engine = device.MakeEngine()};
   if (recorded) options.engine = MakeTraceEngine(options.engine, recorded);
   try {
@@ -297,6 +298,7 @@ void AddTime(CLI::App* app, RunFn* run) {
   AddNumber(sub, "--warmup", &c->warmup, 1, 1'000'000, "steps before");
   AddNumber(sub, "--show", &c->show, 0, INT64_MAX, "calls to list, the longest first");
   sub->add_option("--precision", c->precision, "float32, bfloat16 or float16, as of train")->capture_default_str();
+  AddTune(sub, &c->tune);
   sub->add_option("--optimizer", c->optimizer, "of the training steps")->capture_default_str();
   sub->add_option("--trace", c->trace, "write what runs where and when to this file, for ui.perfetto.dev");
   sub->add_flag("--predict", c->predict, "prediction instead of training");

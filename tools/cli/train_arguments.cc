@@ -72,6 +72,11 @@ TrainerOptions TrainArguments::Parse() const {
     throw UsageError("--use-average needs --average");
   }
   ParseOption("--balance", [&] { return ParseBalancing(balance); });
+  const Tuning tuning = TuningOf(tune);
+  if (tuning != Tuning::kOff && block > 0) {
+    throw UsageError(
+        "--reproducible gives the same bits on all machines, --tune chooses by what is fast here: not both");
+  }
   if (block < 0) throw UsageError(fmt::format("--reproducible: blocks have at least 1 sample, got {}", block));
   ParseOption("--initializer", [&] { return Initializer(initializer); });
   ParseMetrics(measured);
@@ -94,6 +99,7 @@ TrainerOptions TrainArguments::Parse() const {
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
           .threads_per_device = device.threads,
+          .tuning = tuning,
           .engine = device.MakeEngine()};
 }
 
@@ -183,6 +189,7 @@ void TrainArguments::AddTo(CLI::App* app) {
       ->expected(0, 1)
       ->default_str("measured")
       ->option_text("[TEXT]");
+  AddTune(app, &tune);
   text("--average", &average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   app->add_flag("--use-average", use_average, "validate, score and save with the averages");
   text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");

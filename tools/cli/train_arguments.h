@@ -23,7 +23,7 @@ struct TrainArguments {
   std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
               average;
   bool use_average = false;
-  std::string micro_batches = "1", mirror = "off", memory_limit, balance, freeze;
+  std::string micro_batches = "1", mirror = "off", memory_limit, balance, tune = "off", freeze;
   int64_t block = 0;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;

@@ -34,6 +34,7 @@ RunInfo RunInfoOf(const GroupOptions& group) {
   RunInfo info = {{"devices", Join(devices)},
                   {"workload", Join(workload)},
                   {"kernels", group.switches.policy == KernelPolicy::kFast ? "fast" : "reference"},
+                  {"tuning", ToString(group.switches.tuning)},
                   {"fixed parameters", Join(group.fixed_params)},
                   {"parameter types", Join(dtypes)}};
   if (!placements.empty()) info["placements"] = Join(placements);

@@ -5,22 +5,25 @@
 // float64 and integers are products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
 #include "executor/kernel_table.h"
-#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/convolution_gemm.h"
 #include "executor/kernels/cpu/direct_convolution.h"
+#include "executor/kernels/cpu/dnnl_faults.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/plane_convolution.h"
+#include "executor/kernels/cpu/tuning.h"
 #include "executor/kernels/cpu/util.h"
+#include "executor/kernels/cpu/winograd.h"
 
 namespace bindery::cpu {
 namespace {
@@ -88,18 +91,11 @@ struct Candidate {
   memory::desc x, y, weight;
 };
 
-// The preferred formats first, then the others; for each the format of weights wished for, the primitive's own choice
-// and plain.
-std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>& wish) {
-  const int rank = p.data.rank();
-  const Format last = Format::ChannelsLast(rank), blocked = ChannelBlocked(rank, SimdBlock());
-  std::vector<ActivationFormats> formats = {PreferredActivationFormats(rank, p.data[1], p.output[1], p.groups)};
-  const auto add = [&](const Format& format) {
-    if (formats[0].input != format || formats[0].output != format) formats.push_back({format, format});
-  };
-  add(last);
-  if (p.data[1] % SimdBlock() == 0 && p.output[1] % SimdBlock() == 0) add(blocked);
-  add(Format::Plain());
+using Only = const ActivationFormats*;  // the formats to try; null: all
+
+// For each of the formats that of weights wished for, the primitive's own choice and plain.
+std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>& wish, Only only) {
+  const std::vector<ActivationFormats> formats = only ? std::vector{*only} : FormatsToTry(p.data, p.output, p.groups);
   std::vector<memory::desc> weights = {p.AnyWeight(), p.PlainWeight()};
   if (const auto wished = wish ? p.WeightIn(*wish) : std::nullopt) weights.insert(weights.begin(), *wished);
   std::vector<Candidate> candidates;
@@ -164,7 +160,7 @@ Kernel OntoAddend(Kernel kernel, int addend, int64_t elements) {
 
 // (data, weight [, bias] [, addend]) -> y by oneDNN. It adds in its kernel; its activations lose NaN, so ours pass over
 // what is in cache.
-MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
+MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend, Only only = nullptr) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);
@@ -181,7 +177,7 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
   }
   Candidate chosen;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_forward>(
-      spec, p.flops, Candidates(p, stored),
+      spec, p.flops, Candidates(p, stored, only),
       [&](const Candidate& c) { return Desc(p.Forward(c.x, c.weight, c.y), attributes, Engine(), true); },
       [&](const Desc& d) { return p.FormatOfWeight(d.weights_desc()); },
       [&](const Candidate& c, const Desc& d, const Format& weight) {
@@ -204,70 +200,70 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
   return InParts<float>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n, addend);
 }
 
-// (data, weight [, bias]) -> y
-MaybeKernel MakeConvolution(const KernelSpec& spec) {
+// Adds candidates of oneDNN's, but for its slow loops, in each of the formats: make(only).
+template <class F>
+void AddInFormats(const Shape& data, const Shape& output, int64_t groups, const F& make,
+                  std::vector<TuningCandidate>* to) {
+  for (const ActivationFormats& formats : FormatsToTry(data, output, groups)) {
+    to->push_back({fmt::format("dnnl {} {}", formats.input, formats.output), [=]() -> MaybeKernel {
+                     MaybeKernel kernel = make(&formats);
+                     return kernel && kernel->implementation.starts_with("dnnl ref") ? std::nullopt : kernel;
+                   }});
+  }
+}
+// Those of Winograd's, where they are allowed: make(tiles).
+template <class F>
+void AddWinograd(const KernelSpec& spec, const F& make, std::vector<TuningCandidate>* to) {
+  if (spec.tuning != Tuning::kWinograd) return;
+  to->push_back({"winograd 2x2", [=] { return make(WinogradTiles::k2x2); }});
+  to->push_back({"winograd 4x4", [=] { return make(WinogradTiles::k4x4); }});
+}
+bool IsMeasured(const KernelSpec& spec) { return spec.tuning != Tuning::kOff && IsOfDnnl(spec); }
+
+// (data, weight [, bias] [, addend]) -> y: of rules' choice, and all others. `spec` outlives them.
+MaybeKernel MeasuredConvolution(const KernelSpec& spec, int addend, KernelMaker by_rules, KernelMaker by_gemm) {
+  std::vector<TuningCandidate> all = {{"rules", [&spec, by_rules] { return by_rules(spec); }}};
+  AddInFormats(
+      spec.inputs[0].shape, spec.outputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
+      [&spec, addend](Only only) { return MakeByDnnl(spec, addend, only); }, &all);
+  all.push_back({"gemm", [&spec, by_gemm] { return by_gemm(spec); }});
+  AddWinograd(
+      spec, [&spec, addend](WinogradTiles tiles) { return WinogradConvolution(spec, addend, tiles); }, &all);
+  return ChooseMeasured(spec, all);
+}
+
+MaybeKernel ConvolutionByRules(const KernelSpec& spec) {
   if (MaybeKernel planes = PlaneConvolution(spec, -1)) return planes;
   MaybeKernel kernel = IsOfDnnl(spec) ? MakeByDnnl(spec, -1) : std::nullopt;
   return kernel ? kernel : ConvolutionByGemm(spec);
 }
-
-// A kernel whose output is what `kernel` gives, plus input `addend`, activated if elements are not integers.
-template <class T>
-Kernel Added(Kernel kernel, int addend, ActivationType activation, int64_t elements) {
-  kernel.input_formats.push_back(Format::Plain());
-  kernel.bind = [=, convolve = kernel.bind](const KernelArgs& args) -> Call {
-    KernelArgs of = args;
-    of.inputs = args.inputs.first(static_cast<size_t>(addend));
-    const T* const a = static_cast<const T*>(args.inputs[static_cast<size_t>(addend)]);
-    return [=, run = convolve(of), y = static_cast<T*>(args.outputs[0])] {
-      run();
-      ParallelFor(elements, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          if constexpr (std::is_floating_point_v<T>) {
-            y[i] += a[i];
-          } else {
-            y[i] = Narrowed<T>(Sum(Widened(y[i]), Widened(a[i])));
-          }
-        }
-      });
-    };
-  };
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, bfloat16>) {
-    return ActivationPass<T>(activation).After(std::move(kernel), elements);
-  }
-  return kernel;
+// (data, weight [, bias]) -> y
+MaybeKernel MakeConvolution(const KernelSpec& spec) {
+  if (IsMeasured(spec)) return MeasuredConvolution(spec, -1, ConvolutionByRules, ConvolutionByGemm);
+  return ConvolutionByRules(spec);
 }
 
-// (data, weight [, bias], addend) -> y
-MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
+MaybeKernel ConvolutionAddByRules(const KernelSpec& spec) {
   const int addend = static_cast<int>(spec.inputs.size()) - 1;
   if (MaybeKernel planes = PlaneConvolution(spec, addend)) return planes;
   if (AllFloat(spec)) {
     if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
   }
-  KernelSpec linear = spec;
-  auto attrs = spec.attributes<ConvolutionAttrs>();
-  const ActivationType activation = std::exchange(attrs.activation, ActivationType::kNone);
-  linear.attrs = attrs;
-  linear.inputs.pop_back();
-  linear.input_formats.pop_back();
-  linear.input_is_open.pop_back();
-  MaybeKernel kernel = ConvolutionByGemm(linear);
-  if (!kernel || (activation != ActivationType::kNone && !IsFloat(spec.outputs[0].dtype))) return std::nullopt;
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
-    return Added<T>(*std::move(kernel), addend, activation, spec.outputs[0].shape.Elements());
-  });
+  return ConvolutionAddByGemm(spec);
+}
+// (data, weight [, bias], addend) -> y
+MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
+  if (!IsMeasured(spec) || !AllFloat(spec)) return ConvolutionAddByRules(spec);
+  return MeasuredConvolution(spec, static_cast<int>(spec.inputs.size()) - 1, ConvolutionAddByRules,
+                             ConvolutionAddByGemm);
 }
 
-// (dy, weight) -> dx
-MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
+MaybeKernel GradDataByDnnl(const KernelSpec& spec, Only only = nullptr) {
   const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
-  if (MaybeKernel planes = PlaneConvolutionGradData(spec)) return planes;
-  if (!IsOfDnnl(spec)) return ConvolutionGradDataByGemm(spec);
   const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape, spec.inputs[0].dtype);
   using Desc = dnnl::convolution_backward_data::primitive_desc;
-  MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_data>(
-      spec, p.flops, Candidates(p, std::nullopt),
+  return ChooseDnnl<dnnl::convolution_backward_data>(
+      spec, p.flops, Candidates(p, std::nullopt, only),
       [&](const Candidate& c) {
         const auto hint = p.Hint(c);
         if (!hint) return Desc();
@@ -281,41 +277,35 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
                 {DNNL_ARG_WEIGHTS, d.weights_desc(), DnnlArgument::kInput, 1, weight},
                 {DNNL_ARG_DIFF_SRC, c.x, DnnlArgument::kOutput, 0, Canonical(c.input, p.data)}};
       });
+}
+MaybeKernel GradDataByRules(const KernelSpec& spec) {
+  if (MaybeKernel planes = PlaneConvolutionGradData(spec)) return planes;
+  MaybeKernel kernel = IsOfDnnl(spec) ? GradDataByDnnl(spec) : std::nullopt;
   return kernel ? kernel : ConvolutionGradDataByGemm(spec);
 }
-
-// oneDNN gathers what single elements with a stride see into scratch memory, channels last; for fewer channels than it
-// takes at once it writes beyond that memory (oneDNN issue 6035, open in 3.12).
-bool OverrunsScratch(const std::vector<Window>& windows, int64_t channels) {
-  return std::ranges::all_of(windows, [](const Window& w) { return w.kernel == 1; }) &&
-         std::ranges::any_of(windows, [](const Window& w) { return w.stride > 1; }) && channels % 16 != 0;
-}
-// In bfloat16 oneDNN 2.6.3 takes what scratch memory holds for what elements of the kernel see that see, along the last
-// axis, nothing but padding, whatever the window.
-bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
-  for (int64_t element = 0; element < last.kernel; ++element) {
-    const int64_t before = std::max<int64_t>(last.pad_begin - element * last.dilate, 0);
-    const int64_t window = CeilDiv(before, last.stride);  // the first one that has it behind the padding
-    if (window >= last.output || window * last.stride + element * last.dilate - last.pad_begin >= extent) return true;
-  }
-  return false;
+// (dy, weight) -> dx
+MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
+  if (!IsMeasured(spec)) return GradDataByRules(spec);
+  std::vector<TuningCandidate> all = {{"rules", [&spec] { return GradDataByRules(spec); }}};
+  AddInFormats(
+      spec.outputs[0].shape, spec.inputs[0].shape, spec.attributes<ConvolutionGradDataAttrs>().groups,
+      [&spec](Only only) { return GradDataByDnnl(spec, only); }, &all);
+  all.push_back({"gemm", [&spec] { return ConvolutionGradDataByGemm(spec); }});
+  AddWinograd(
+      spec, [&spec](WinogradTiles tiles) { return WinogradConvolutionGradData(spec, tiles); }, &all);
+  return ChooseMeasured(spec, all);
 }
 
-// (dy, data) -> dw [, db]
-MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
+MaybeKernel GradWeightByDnnl(const KernelSpec& spec, Only only = nullptr) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
-  if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
-  if (!IsOfDnnl(spec)) return ConvolutionGradWeightByGemm(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   const std::vector<Window> windows = ConvolutionWindows(attrs, p.data);
-  if (p.dtype == DType::kBFloat16 && ReadsUnwrittenScratch(windows.back(), p.data[-1]))
-    return ConvolutionGradWeightByGemm(spec);
+  if (p.dtype == DType::kBFloat16 && ReadsUnwrittenScratch(windows.back(), p.data[-1])) return std::nullopt;
   const Format last = Format::ChannelsLast(p.data.rank());
   using Desc = dnnl::convolution_backward_weights::primitive_desc;
-  MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_weights>(
-      spec, p.flops, Candidates(p, spec.output_wishes[0]),
+  return ChooseDnnl<dnnl::convolution_backward_weights>(
+      spec, p.flops, Candidates(p, spec.output_wishes[0], only),
       [&](const Candidate& c) {
         if (c.input == last && OverrunsScratch(windows, p.data[1] / p.groups)) return Desc();
         const auto hint = p.Hint(c);
@@ -336,7 +326,24 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
         if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
         return arguments;
       });
+}
+MaybeKernel GradWeightByRules(const KernelSpec& spec) {
+  if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
+  MaybeKernel kernel = IsOfDnnl(spec) ? GradWeightByDnnl(spec) : std::nullopt;
   return kernel ? kernel : ConvolutionGradWeightByGemm(spec);
+}
+// (dy, data) -> dw [, db]
+MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
+  if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
+  if (!IsMeasured(spec)) return GradWeightByRules(spec);
+  std::vector<TuningCandidate> all = {{"rules", [&spec] { return GradWeightByRules(spec); }}};
+  AddInFormats(
+      spec.inputs[1].shape, spec.inputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
+      [&spec](Only only) { return GradWeightByDnnl(spec, only); }, &all);
+  all.push_back({"direct", [&spec] { return DirectConvolutionGradWeight(spec, DirectWay::kAsItLies); }});
+  all.push_back({"direct inside", [&spec] { return DirectConvolutionGradWeight(spec, DirectWay::kBatchInside); }});
+  all.push_back({"gemm", [&spec] { return ConvolutionGradWeightByGemm(spec); }});
+  return ChooseMeasured(spec, all);
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -1,8 +1,12 @@
 #include "executor/kernels/cpu/convolution_gemm.h"
 
 #include <array>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "executor/kernels/cpu/accumulator.h"
+#include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/gemm.h"
 #include "executor/kernels/cpu/util.h"
@@ -101,6 +105,33 @@ MaybeKernel WindowGemm(const KernelSpec& spec, const GemmSpec& gemm, const Windo
   });
 }
 
+// A kernel whose output is what `kernel` gives, plus input `addend`, activated if elements are not integers.
+template <class T>
+Kernel Added(Kernel kernel, int addend, ActivationType activation, int64_t elements) {
+  kernel.input_formats.push_back(Format::Plain());
+  kernel.bind = [=, convolve = kernel.bind](const KernelArgs& args) -> Call {
+    KernelArgs of = args;
+    of.inputs = args.inputs.first(static_cast<size_t>(addend));
+    const T* const a = static_cast<const T*>(args.inputs[static_cast<size_t>(addend)]);
+    return [=, run = convolve(of), y = static_cast<T*>(args.outputs[0])] {
+      run();
+      ParallelFor(elements, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          if constexpr (std::is_floating_point_v<T>) {
+            y[i] += a[i];
+          } else {
+            y[i] = Narrowed<T>(Sum(Widened(y[i]), Widened(a[i])));
+          }
+        }
+      });
+    };
+  };
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, bfloat16>) {
+    return ActivationPass<T>(activation).After(std::move(kernel), elements);
+  }
+  return kernel;
+}
+
 }  // namespace
 
 // y[n, g] (O, Y) = w[g] (O, C K) windows of x[n, g] (C K, Y)
@@ -149,6 +180,22 @@ MaybeKernel ConvolutionGradWeightByGemm(const KernelSpec& spec) {
                                       .batch = {{g.groups, group, 0}}},
                                      {g, 1, false, true}),
                           spec, 1);
+}
+
+MaybeKernel ConvolutionAddByGemm(const KernelSpec& spec) {
+  const int addend = static_cast<int>(spec.inputs.size()) - 1;
+  KernelSpec linear = spec;
+  auto attrs = spec.attributes<ConvolutionAttrs>();
+  const ActivationType activation = std::exchange(attrs.activation, ActivationType::kNone);
+  linear.attrs = attrs;
+  linear.inputs.pop_back();
+  linear.input_formats.pop_back();
+  linear.input_is_open.pop_back();
+  MaybeKernel kernel = ConvolutionByGemm(linear);
+  if (!kernel || (activation != ActivationType::kNone && !IsFloat(spec.outputs[0].dtype))) return std::nullopt;
+  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    return Added<T>(*std::move(kernel), addend, activation, spec.outputs[0].shape.Elements());
+  });
 }
 
 }  // namespace bindery::cpu

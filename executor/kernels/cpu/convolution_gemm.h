@@ -7,6 +7,7 @@
 namespace bindery::cpu {
 
 MaybeKernel ConvolutionByGemm(const KernelSpec& spec);            // (data, weight [, bias]) -> y
+MaybeKernel ConvolutionAddByGemm(const KernelSpec& spec);         // (data, weight [, bias], addend) -> y
 MaybeKernel ConvolutionGradDataByGemm(const KernelSpec& spec);    // (dy, weight) -> dx
 MaybeKernel ConvolutionGradWeightByGemm(const KernelSpec& spec);  // (dy, data) -> dw [, db]
 

@@ -1,6 +1,7 @@
 #include "executor/kernels/cpu/direct_convolution.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -193,25 +194,25 @@ double Flops(const Shape& output, const Shape& weight) {
 }
 
 // Where this is faster than oneDNN's, as measured with AVX2, and how.
-enum class Way { kNone, kAsItLies, kBatchInside };
-Way FasterWay(const ConvolutionAttrs& attrs, const Shape& data, const Shape& output) {
+std::optional<DirectWay> FasterWay(const ConvolutionAttrs& attrs, const Shape& data, const Shape& output) {
   constexpr int64_t kLanes = 8, kManyChannels = 128, kManyPlaces = 256, kFewPlaces = 64, kManySamples = 16;
-  if (BestLoops().lanes != kLanes) return Way::kNone;
-  if (data[1] <= kFewChannels) return Way::kAsItLies;
+  if (BestLoops().lanes != kLanes) return std::nullopt;
+  if (data[1] <= kFewChannels) return DirectWay::kAsItLies;
   const int64_t places = output.CountFrom(2);
-  if (std::ranges::all_of(attrs.kernel, [](int64_t extent) { return extent == 1; })) return Way::kNone;
-  if (output[1] % kLanes != 0) return places >= kFewPlaces ? Way::kAsItLies : Way::kNone;
-  if (places >= kManyPlaces) return data[1] <= kManyChannels ? Way::kAsItLies : Way::kNone;
-  return places <= kFewPlaces && data[0] >= kManySamples ? Way::kBatchInside : Way::kNone;
+  if (std::ranges::all_of(attrs.kernel, [](int64_t extent) { return extent == 1; })) return std::nullopt;
+  if (places <= kFewPlaces && data[0] >= kManySamples && output[1] % kLanes == 0) return DirectWay::kBatchInside;
+  const bool fast = output[1] % kLanes == 0 ? places >= kManyPlaces && data[1] <= kManyChannels : places >= kFewPlaces;
+  return fast ? std::optional(DirectWay::kAsItLies) : std::nullopt;
 }
 
 }  // namespace
 
-MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec) {
+MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   const Shape &output = spec.inputs[0].shape, &data = spec.inputs[1].shape, &weight = spec.outputs[0].shape;
-  const Way way = AllFloat(spec) ? FasterWay(attrs, data, output) : Way::kNone;
-  if (way == Way::kNone) return std::nullopt;
+  if (!AllFloat(spec)) return std::nullopt;
+  const std::optional<DirectWay> chosen = way == DirectWay::kByRules ? FasterWay(attrs, data, output) : way;
+  if (!chosen) return std::nullopt;
   const bool has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   Kernel kernel = PlainKernel(spec, "direct");
   const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
@@ -227,7 +228,7 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec) {
   };
   for (const Format& wished : {spec.output_wishes[0].value_or(own), own}) {
     kernel.output_formats[0] = Canonical(wished, weight);
-    const bool batch_inside = way == Way::kBatchInside;
+    const bool batch_inside = chosen == DirectWay::kBatchInside;
     DirectWindows direct;
     if (!direct.Init(attrs, data, x, output, preferred.output, weight, wished, batch_inside)) continue;
     if (!batch_inside) return finished(GradWeight(std::move(direct), has_bias, kernel.threads));

@@ -5,12 +5,18 @@
 // in order.
 #pragma once
 
+#include <cstdint>
+
 #include "executor/kernel.h"
 
 namespace bindery::cpu {
 
-// (dy, data) -> dw [, db]; nullopt where oneDNN is faster, and for what the loops cannot do: groups, and fewer output
-// channels than a vector has lanes.
-MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec);
+// Activations as they lie, or copied first so that the samples lie inside of the places, for small planes; or what is
+// faster than oneDNN by rules for AVX2, if anything is.
+enum class DirectWay : uint8_t { kByRules, kAsItLies, kBatchInside };
+
+// (dy, data) -> dw [, db]; nullopt where rules say so, and for what the loops cannot do: groups, fewer output channels
+// than a vector has lanes, and samples inside of three axes.
+MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way = DirectWay::kByRules);
 
 }  // namespace bindery::cpu

@@ -33,6 +33,19 @@ ActivationFormats PreferredActivationFormats(int rank, int64_t in_channels, int6
   return {Format::ChannelsLast(rank), Format::ChannelsLast(rank)};
 }
 
+std::vector<ActivationFormats> FormatsToTry(const Shape& data, const Shape& output, int64_t groups) {
+  const int rank = data.rank();
+  const Format last = Format::ChannelsLast(rank), blocked = ChannelBlocked(rank, SimdBlock());
+  std::vector<ActivationFormats> formats = {PreferredActivationFormats(rank, data[1], output[1], groups)};
+  const auto add = [&](const Format& format) {
+    if (formats[0].input != format || formats[0].output != format) formats.push_back({format, format});
+  };
+  add(last);
+  if (data[1] % SimdBlock() == 0 && output[1] % SimdBlock() == 0) add(blocked);
+  add(Format::Plain());
+  return formats;
+}
+
 bool IsPadded(const Format& format, const Shape& shape) {
   return format.kind == Format::Kind::kStrided && PaddedShape(format, shape) != shape;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "executor/format.h"
 
@@ -22,6 +23,8 @@ struct ActivationFormats {
   Format input, output;
 };
 ActivationFormats PreferredActivationFormats(int rank, int64_t in_channels, int64_t out_channels, int64_t groups);
+// These first, then others that a convolution could have.
+std::vector<ActivationFormats> FormatsToTry(const Shape& data, const Shape& output, int64_t groups);
 
 // (N, C, spatial...) with the channels in blocks: aBcd8b.
 Format ChannelBlocked(int rank, int block);

@@ -1,11 +1,9 @@
 #include "executor/kernels/cuda/fused_image.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -20,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cache_files.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -68,21 +67,9 @@ Head HeadOf(std::string_view image) {
   return head;
 }
 
-bool IsOurs(const std::string& folder) {
-  struct stat about = {};
-  return ::stat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() &&
-         (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
 // "" if it is not there, or damaged.
 std::string ReadImage(const std::string& folder, const std::string& name) {
-  if (folder.empty() || !IsOurs(folder)) return "";
-  std::string file;
-  try {
-    file = ReadFile(folder + "/" + name, kLargest);
-  } catch (const DataError&) {
-    return "";
-  }
+  const std::string file = ReadCached(folder, name, kLargest);
   if (file.size() <= sizeof(Head)) return "";
   std::string image = file.substr(sizeof(Head));
   const Head head = HeadOf(image);
@@ -90,16 +77,8 @@ std::string ReadImage(const std::string& folder, const std::string& name) {
 }
 
 void WriteImage(const std::string& folder, const std::string& name, const std::string& image) {
-  if (folder.empty()) return;
   const Head head = HeadOf(image);
-  try {
-    MakeFolderOf(folder);
-    ::mkdir(folder.c_str(), 0700);  // there already, or not: the next line sees
-    if (!IsOurs(folder)) Throw<DataError>("{}: it cannot be made, or is not this user's alone to write to", folder);
-    WriteFileAtomically(folder + "/" + name, std::string(reinterpret_cast<const char*>(&head), sizeof head) + image);
-  } catch (const DataError& error) {
-    LogLine(LogLevel::kInfo, fmt::format("a fused kernel is not kept for other processes: {}", error.message()));
-  }
+  WriteCached(folder, name, std::string(reinterpret_cast<const char*>(&head), sizeof head) + image, "a fused kernel");
 }
 
 // For ever.
@@ -236,20 +215,11 @@ void RefuseFused(const NvrtcApi& api, const std::string& source, int capability,
     const std::lock_guard lock(All().mutex);
     folder = Folder(&All());
   }
-  if (!folder.empty() && IsOurs(folder)) ::unlink((folder + "/" + Name(api, source, capability)).c_str());
+  if (!folder.empty() && IsOwnFolder(folder)) ::unlink((folder + "/" + Name(api, source, capability)).c_str());
   LeaveOutFused(capability, reason);
 }
 
-std::string FusedFolder() {
-  const auto of = [](const char* name) {
-    const char* const text = std::getenv(name);
-    return std::string(text ? text : "");
-  };
-  // What is not absolute is to be ignored, as the XDG specification has it.
-  if (const std::string cache = of("XDG_CACHE_HOME"); cache.starts_with('/')) return cache + "/bindery/fused";
-  if (const std::string home = of("HOME"); home.starts_with('/')) return home + "/.cache/bindery/fused";
-  return "";
-}
+std::string FusedFolder() { return CacheFolder("fused"); }
 
 void UseFusedFolder(const std::string& folder) {
   Images& all = All();

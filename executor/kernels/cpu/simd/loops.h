@@ -228,6 +228,33 @@ struct LoopsOf {
   void (*lstm_grad)(const LstmGrad& step, int64_t n);
   void (*gru)(const Gru& step, int64_t n);
   void (*gru_grad)(const GruGrad& step, int64_t n);
+
+  // Winograd's convolution of 3 x 3 weights, stride 1: tiles of m x m results of each channel, m = 2 or 4, from n x n
+  // data, n = m + 2, which overlap, by one product of matrices for each of n x n transformed places.
+  //   data: a tile of all channels -> a row of channels at each place, `place` apart; zero beyond the plane
+  //   weights: w (3, 3, vector) -> a vector at each place
+  //   multiply: rows of `depth` channels, one for each tile, times (depth, vectors) -> rows `y_tile` apart; 1 or 2
+  //     vectors
+  //   results: what `multiply` gave at all places -> a tile of y, plus bias and addend, which may be null
+  struct WinogradTile {
+    int64_t first_row, last_row, first_column, last_column;  // what of the tile lies in the plane
+    int64_t row, column;                                     // of the plane: steps
+    int64_t channels, block, block_step;                     // see Channels of direct_windows.h
+    int64_t place;
+  };
+  struct WinogradProduct {
+    const Real *data, *weights;
+    int64_t tiles, depth, vectors;
+    Real* y;
+    int64_t y_tile;
+  };
+  struct Winograd {
+    void (*data)(const WinogradTile& tile, const Real* x, Real* to);
+    void (*weights)(const Real* w, Real* to, int64_t place);
+    void (*results)(const WinogradTile& tile, const Real* from, const Real* bias, const Real* addend, Real* y);
+  };
+  Winograd winograd_2, winograd_4;
+  void (*winograd_multiply)(const WinogradProduct& p);
 };
 
 using Loops = LoopsOf<float>;

@@ -230,6 +230,7 @@ void SoftmaxGradColumns(const Real* dy, const Real* y, Real* dx, int64_t n, int6
 #include "executor/kernels/cpu/simd/plane_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
 #include "executor/kernels/cpu/simd/recurrent_body.h"
+#include "executor/kernels/cpu/simd/winograd_body.h"
 
 // ---- the table ----
 
@@ -308,5 +309,8 @@ constexpr Table TableOf(const char* name) {
       .lstm_grad = LstmStepGrad,
       .gru = GruStep,
       .gru_grad = GruStepGrad,
+      .winograd_2 = {WinogradData<2>, WinogradWeights<2>, WinogradResults<2>},
+      .winograd_4 = {WinogradData<4>, WinogradWeights<4>, WinogradResults<4>},
+      .winograd_multiply = WinogradMultiply,
   };
 }
