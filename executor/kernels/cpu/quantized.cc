@@ -45,6 +45,12 @@ struct Problem {
   int64_t step() const { return is_single() ? 1 : RoundUp(channels, 2); }  // from column to column, widened
   int64_t panels() const { return CeilDiv(outputs, kPanel); }
   int64_t width() const { return columns.Needed(columns.out) * step(); }  // of a widened row
+  // Padding and dilation can say more than memory has, and than 64 bits count.
+  bool CanBeWidened() const {
+    return static_cast<double>(rows.Needed(rows.out)) * static_cast<double>(columns.Needed(columns.out)) *
+               static_cast<double>(step()) <
+           1e12;
+  }
   double flops() const {
     return 2.0 * static_cast<double>(samples * rows.out * columns.out) * static_cast<double>(outputs) *
            static_cast<double>(rows.kernel * columns.kernel * channels);
@@ -232,6 +238,7 @@ class Layer {
 };
 
 MaybeKernel Make(const KernelSpec& spec, const Problem& p, const Format& data, const Format& output) {
+  if (!p.CanBeWidened()) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "integers");
   kernel.threads = ThreadsForWork(spec, p.flops());
   Layer layer(p, kernel.threads);
