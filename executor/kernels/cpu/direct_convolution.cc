@@ -214,7 +214,8 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   const std::optional<DirectWay> chosen = way == DirectWay::kByRules ? FasterWay(attrs, data, output) : way;
   if (!chosen) return std::nullopt;
   const bool has_bias = spec.outputs.size() > 1 && spec.output_used[1];
-  Kernel kernel = PlainKernel(spec, "direct");
+  const bool batch_inside = chosen == DirectWay::kBatchInside;
+  Kernel kernel = PlainKernel(spec, batch_inside ? "direct inside" : "direct");
   const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
   const Format& given = spec.input_formats[1];
   // An image is taken as it lies.
@@ -228,7 +229,6 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   };
   for (const Format& wished : {spec.output_wishes[0].value_or(own), own}) {
     kernel.output_formats[0] = Canonical(wished, weight);
-    const bool batch_inside = chosen == DirectWay::kBatchInside;
     DirectWindows direct;
     if (!direct.Init(attrs, data, x, output, preferred.output, weight, wished, batch_inside)) continue;
     if (!batch_inside) return finished(GradWeight(std::move(direct), has_bias, kernel.threads));
