@@ -45,7 +45,7 @@ struct Problem {
   int64_t step() const { return is_single() ? 1 : RoundUp(channels, 2); }  // from column to column, widened
   int64_t panels() const { return CeilDiv(outputs, kPanel); }
   int64_t width() const { return columns.Needed(columns.out) * step(); }  // of a widened row
-  // Padding and dilation can say more than memory has, and than 64 bits count.
+  // Padding and dilation can say more than memory has; their product, than 64 bits count.
   bool CanBeWidened() const {
     return static_cast<double>(rows.Needed(rows.out)) * static_cast<double>(columns.Needed(columns.out)) *
                static_cast<double>(step()) <
