@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "engine/cpu/pages.h"
 #include "executor/kernels/cpu/tuning.h"
 #include "symbol/ops.h"
 #include "symbol/ops/convolution.h"
@@ -78,6 +79,18 @@ TEST_F(TuningChoicesTest, WhatFailsIsNoErrorWhereTheRulesHaveAKernel) {
   }
   EXPECT_EQ(Choose(1, {Slow("rules", 4), Slow("fast", 1)}), "fast, tuned");
   EXPECT_THROW(Choose(2, {cannot_be_made, Slow("fast", 1)}), DeviceError) << "that is all there is";
+}
+
+// A plan may be of a batch that does not fit.
+TEST_F(TuningChoicesTest, WhatDoesNotFitIsNotMeasured) {
+  const TuningCandidate large = {"large", [] {
+                                   Kernel kernel = Named("large", [] {});
+                                   kernel.scratch_bytes = AvailableMemory() + (int64_t{1} << 30);
+                                   return kernel;
+                                 }};
+  EXPECT_EQ(Choose(1, {Slow("rules", 1), large}), "rules");
+  ASSERT_EQ(log_.size(), 1u);
+  EXPECT_EQ(log_[0], "Convolution \"conv\" is not tuned: no memory is left to measure its kernels in");
 }
 
 TEST_F(TuningChoicesTest, AChoiceThatIsNoLongerThereIsReplaced) {

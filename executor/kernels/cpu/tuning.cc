@@ -25,6 +25,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/split_text.h"
+#include "engine/cpu/pages.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -126,10 +127,13 @@ std::string KeyOf(const KernelSpec& spec) {
   return key;
 }
 
-// Memory of a value, filled with small numbers of any type: zeros would all be one page.
+// Memory of a value, filled with small numbers of any type: zeros would all be one page. A system promises more than it
+// has and then ends processes, so it is asked first: a plan may be of a batch that does not fit.
 using Memory = std::unique_ptr<void, decltype(&std::free)>;
 Memory Allocate(int64_t bytes) {
   constexpr size_t kAlignment = 64;
+  constexpr int64_t kAskFirst = 16 << 20;
+  if (bytes >= kAskFirst && bytes > AvailableMemory()) throw std::bad_alloc();
   const size_t size = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
   Memory memory(std::aligned_alloc(kAlignment, size), &std::free);
   if (!memory) throw std::bad_alloc();
