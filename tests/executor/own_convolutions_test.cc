@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/team.h"
@@ -80,6 +81,28 @@ TEST(PlaneConvolution, DeclinesWhatWouldBeMostlyPadding) {
   const Shape x = {1, 1, 16, 16}, y = {1, 21, 16, 16}, w = {21, 1, 2, 2};
   EXPECT_FALSE(PlaneConvolution(SpecOf(ConvolutionOp(), attrs, {x, w}, y, 1), -1));
   EXPECT_FALSE(PlaneConvolutionGradData(GradDataSpec(attrs, x, y, w, 1)));
+}
+
+// Blocks of channels, channels last, and vectors that overlap.
+TEST(DirectConvolution, GivesTheSameBitsWithAnyNumberOfThreadsAndTheSameSumsBothWays) {
+  const ConvolutionAttrs attrs{.num_filter = 0, .kernel = {3, 3}, .pad = {1, 0}, .no_bias = true};
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{16, 48}, {13, 16}, {5, 21}}) {
+    const auto spec = [&, in = in, out = out](int threads) {
+      ConvolutionAttrs of = attrs;
+      of.num_filter = out;
+      return SpecOf(ConvolutionGradWeightOp(), of, {{19, out, 6, 5}, {19, in, 6, 7}}, {out, in, 3, 3}, threads);
+    };
+    std::vector<std::vector<float>> sums;
+    for (const DirectWay way : {DirectWay::kAsItLies, DirectWay::kBatchInside}) {
+      const MaybeKernel kernel = DirectConvolutionGradWeight(spec(1), way);
+      ASSERT_TRUE(kernel);
+      sums.push_back(Compute(*kernel, spec(1)));
+      for (const int threads : {2, 3, 5}) {
+        EXPECT_EQ(Compute(*DirectConvolutionGradWeight(spec(threads), way), spec(threads)), sums.back()) << threads;
+      }
+    }
+    for (size_t i = 0; i < sums[0].size(); ++i) ASSERT_NEAR(sums[0][i], sums[1][i], 2e-3) << i;
+  }
 }
 
 TEST(DirectConvolution, DeclinesTapsThatItsOffsetsCannotReach) {

@@ -149,13 +149,13 @@ class BatchInside {
   }
   int64_t elements() const { return samples_ * blocks_ * positions_ * block_; }
   void Copy(const float* from, float* to, int threads) const {
-    ParallelFor(blocks_, 1, threads == 1 ? blocks_ : 0, [&](int64_t begin, int64_t end, int) {
-      for (int64_t b = begin; b < end; ++b) {
-        for (int64_t n = 0; n < samples_; ++n) {
-          const float* in = from + (n * blocks_ + b) * positions_ * block_;
-          float* out = to + (b * positions_ * samples_ + n) * block_;
-          for (int64_t p = 0; p < positions_; ++p, in += block_, out += samples_ * block_) std::copy_n(in, block_, out);
-        }
+    const int64_t items = blocks_ * samples_;  // channels last are one block
+    ParallelFor(items, 1, threads == 1 ? items : 0, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t b = i / samples_, n = i % samples_;
+        const float* in = from + (n * blocks_ + b) * positions_ * block_;
+        float* out = to + (b * positions_ * samples_ + n) * block_;
+        for (int64_t p = 0; p < positions_; ++p, in += block_, out += samples_ * block_) std::copy_n(in, block_, out);
       }
     });
   }
