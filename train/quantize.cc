@@ -79,10 +79,11 @@ struct Range {
 
 class Observer {
  public:
-  Observer(const Model& model, std::vector<Entry> entries, DataIter& data, const QuantizeOptions& options)
+  // `renamed`: the model's input that the data's only array is for, if it is called otherwise.
+  Observer(const Model& model, std::vector<Entry> entries, const std::string& renamed, DataIter& data,
+           const QuantizeOptions& options)
       : entries_(std::move(entries)), data_(data), options_(options), ranges_(entries_.size()) {
-    Symbol seen(entries_);
-    Model part{.symbol = WithInputOf(seen, model)};
+    Model part{.symbol = SymbolOf(model, renamed)};
     for (const std::string& name : part.symbol.ListArguments()) Take(name, model.params, &part.params);
     for (const std::string& name : part.symbol.ListAuxiliaryStates()) Take(name, model.aux, &part.aux);
     group_ = std::make_unique<DataParallelExecutorGroup>(
@@ -105,15 +106,17 @@ class Observer {
     if (const auto found = from.find(name); found != from.end()) to->insert(*found);
   }
 
-  // A model's only input may be called otherwise than the data's only array.
-  Symbol WithInputOf(const Symbol& symbol, const Model& model) const {
-    std::vector<std::string> inputs;
-    for (const std::string& name : symbol.ListArguments()) {
-      if (!model.params.contains(name)) inputs.push_back(name);
-    }
+  // The entries, and inputs of the model that none of them is made of, but that come with the data.
+  Symbol SymbolOf(const Model& model, const std::string& renamed) const {
     const std::vector<DataDesc> given = data_.ProvideData();
-    if (inputs.size() != 1 || given.size() != 1 || inputs[0] == given[0].name) return symbol;
-    return symbol.Compose({{inputs[0], Variable(given[0].name)}});
+    std::vector<Entry> outputs = entries_;
+    const std::vector<std::string> read = Symbol(entries_).ListArguments();
+    for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+      const bool is_given = node->is_variable() && std::ranges::count(given, node->name(), &DataDesc::name) > 0;
+      if (is_given && std::ranges::count(read, node->name()) == 0) outputs.push_back({node, 0});
+    }
+    const Symbol seen(outputs);
+    return renamed.empty() ? seen : seen.Compose({{renamed, Variable(given[0].name)}});
   }
 
   template <class F>
@@ -126,7 +129,7 @@ class Observer {
       ++batches;
       group_->Forward(*batch, Mode::kPredict);
       const std::vector<Tensor> outputs = group_->Outputs();
-      for (size_t i = 0; i < outputs.size(); ++i) {
+      for (size_t i = 0; i < entries_.size(); ++i) {
         const HostTensor output = outputs[i].ToHost();
         const std::span<const float> values = output.data<float>();
         for (const float value : values) {
@@ -314,6 +317,7 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
   Check(options);
   ShapeMap inputs;
   std::vector<std::string> unknown;  // inputs of the model
+  std::string renamed;
   const std::vector<DataDesc> given = data.ProvideData();
   for (const DataDesc& desc : given) inputs[desc.name] = desc.shape;
   for (const DataDesc& desc : data.ProvideLabel()) inputs[desc.name] = desc.shape;
@@ -322,7 +326,8 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
     if (!model.params.contains(name) && !labels.contains(name) && !inputs.contains(name)) unknown.push_back(name);
   }
   if (unknown.size() == 1 && given.size() == 1) {
-    inputs[unknown[0]] = given[0].shape;
+    renamed = unknown[0];
+    inputs[renamed] = given[0].shape;
   } else if (!unknown.empty()) {
     Throw<DataError>("the data have no array for the model's \"{}\"", unknown[0]);
   }
@@ -343,7 +348,7 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
         "nothing to quantize: no convolution without groups and no full connection has a weight of float32 that it "
         "shares with no other operator");
   }
-  const std::vector<Range> found = Observer(folded, seen, data, options).Run();
+  const std::vector<Range> found = Observer(folded, seen, renamed, data, options).Run();
   std::map<EntryKey, Range> ranges;
   for (const auto& [key, i] : place) ranges[key] = found[i];
 

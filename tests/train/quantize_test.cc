@@ -210,6 +210,18 @@ TEST(Quantized, AModelsOnlyInputMayBeCalledOtherwise) {
   EXPECT_EQ(std::ranges::count(arguments, "data"), 0);
 }
 
+// A mask, which no layer sees.
+TEST(Quantized, InputsBehindTheLastLayer) {
+  const Model model = Trained(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc"));
+  Model masked = model;
+  masked.symbol = model.symbol * Variable("mask");
+  const ArrayData images{"data", std::make_shared<HostTensor>(Images())},
+      mask{"mask", std::make_shared<HostTensor>(Random({kSamples, 5}, 6))};
+  ArrayIter data({images, mask}, {}, {.batch_size = 10});
+  ArrayIter same = Data();
+  EXPECT_EQ(Quantized(masked, data).params, Quantized(model, same).params);
+}
+
 TEST(Quantized, SaysWhatIsWrong) {
   const Model model = Trained(Net());
   ArrayIter data = Data();
