@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -177,7 +178,7 @@ class Layer {
     const int64_t places = std::min(samples_, p_.samples - sample) * rows * columns;
     const int64_t first_place = (sample * p_.rows.out + row) * columns;
     const int64_t panel_bytes = static_cast<int64_t>(offsets_.size()) * pairs_ * 2 * kPanel;
-    std::array<int32_t, IntegerLoops::kMostRows * kPanel> sums;
+    std::array<int32_t, IntegerLoops::kMostRows * kPanel> sums{};  // of outputs that are not there, 0
     std::array<const int16_t*, IntegerLoops::kMostRows> begins;
     for (int64_t panel = first_panel; panel < last_panel; ++panel) {
       const int64_t n = std::min(kPanel, p_.outputs - panel * kPanel);
