@@ -41,8 +41,8 @@ std::string ReadCached(const std::string& folder, const std::string& name, int64
   }
 }
 
-void WriteCached(const std::string& folder, const std::string& name, std::string_view content, std::string_view what) {
-  if (folder.empty()) return;
+bool WriteCached(const std::string& folder, const std::string& name, std::string_view content, std::string_view what) {
+  if (folder.empty()) return false;
   try {
     MakeFolderOf(folder);
     ::mkdir(folder.c_str(), 0700);  // there already, or not: the next line sees
@@ -50,9 +50,11 @@ void WriteCached(const std::string& folder, const std::string& name, std::string
       Throw<DataError>("{}: it cannot be made, or is not this user's alone to write to", folder);
     }
     WriteFileAtomically(folder + "/" + name, content);
+    return true;
   } catch (const DataError& error) {
     LogLine(LogLevel::kInfo, fmt::format("{} is not kept for other processes: {}", what, error.message()));
   }
+  return false;
 }
 
 }  // namespace bindery

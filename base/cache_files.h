@@ -18,7 +18,7 @@ bool IsOwnFolder(const std::string& folder);
 
 // "" if there is no such file, none of at most `limit` bytes, or the folder is not the user's own.
 std::string ReadCached(const std::string& folder, const std::string& name, int64_t limit);
-// Whole or not at all. What cannot be written is logged: "WHAT is not kept for other processes: ...".
-void WriteCached(const std::string& folder, const std::string& name, std::string_view content, std::string_view what);
+// Whole or not at all: false. What cannot be written is logged: "WHAT is not kept for other processes: ...".
+bool WriteCached(const std::string& folder, const std::string& name, std::string_view content, std::string_view what);
 
 }  // namespace bindery

@@ -32,20 +32,43 @@ EntryKey KeyOf(const Entry& entry) { return {entry.node.get(), entry.output}; }
 
 // ---- Layers
 
-// The weight of a layer that is quantized.
-const HostTensor* WeightOf(const Node& node, const Model& model, const Graph& graph, const NodeTypes& types) {
-  if (!IsLayer(node)) return nullptr;
+// How often each node's outputs are read, by other nodes and as outputs of the model.
+using Reads = std::map<const Node*, int>;
+Reads ReadsOf(const Graph& graph) {
+  Reads reads;
+  for (const NodePtr& node : graph.nodes) {
+    for (const Entry& input : node->inputs()) ++reads[input.node.get()];
+  }
+  for (const Entry& output : graph.outputs) ++reads[output.node.get()];
+  return reads;
+}
+
+// Is it a layer that multiplies by a parameter, as integers can?
+bool CanBeIntegers(const Node& node, const Model& model, const Graph& graph, const NodeTypes& types) {
+  if (!IsLayer(node)) return false;
   if (&node.op() == &ConvolutionOp()) {
     const auto& attrs = node.attrs().get<ConvolutionAttrs>();
-    if (attrs.groups != 1 || attrs.kernel.size() > 2) return nullptr;
+    if (attrs.groups != 1 || attrs.kernel.size() > 2) return false;
   }
   const Entry &data = node.inputs()[0], &weight = node.inputs()[1];
   const auto n = static_cast<size_t>(graph.IndexOf(data.node));
-  if (!weight.node->is_variable() || types[n][static_cast<size_t>(data.output)].dtype != DType::kFloat32)
-    return nullptr;
+  if (!weight.node->is_variable() || types[n][static_cast<size_t>(data.output)].dtype != DType::kFloat32) return false;
   const auto found = model.params.find(weight.node->name());
-  if (found == model.params.end() || found->second.dtype() != DType::kFloat32) return nullptr;
-  return found->second.shape().CountFrom(1) <= kMostProducts ? &found->second : nullptr;
+  if (found == model.params.end() || found->second.dtype() != DType::kFloat32) return false;
+  return found->second.shape().CountFrom(1) <= kMostProducts;
+}
+
+// The layers that are quantized. A weight that anything else reads, too, as an Embedding's table, stays as it is.
+std::set<const Node*> LayersOf(const Model& model, const Graph& graph, const NodeTypes& types, const Reads& reads) {
+  std::map<const Node*, std::vector<const Node*>> by_weight;
+  for (const NodePtr& node : graph.nodes) {
+    if (CanBeIntegers(*node, model, graph, types)) by_weight[node->inputs()[1].node.get()].push_back(node.get());
+  }
+  std::set<const Node*> layers;
+  for (const auto& [weight, readers] : by_weight) {
+    if (std::ssize(readers) == reads.at(weight)) layers.insert(readers.begin(), readers.end());
+  }
+  return layers;
 }
 
 // ---- What layers see
@@ -56,10 +79,11 @@ struct Range {
 
 class Observer {
  public:
-  Observer(const Model& model, std::vector<Entry> entries, DataIter& data, const QuantizeOptions& options)
+  // `renamed`: the model's input that the data's only array is for, if it is called otherwise.
+  Observer(const Model& model, std::vector<Entry> entries, const std::string& renamed, DataIter& data,
+           const QuantizeOptions& options)
       : entries_(std::move(entries)), data_(data), options_(options), ranges_(entries_.size()) {
-    Symbol seen(entries_);
-    Model part{.symbol = WithInputOf(seen, model)};
+    Model part{.symbol = SymbolOf(model, renamed)};
     for (const std::string& name : part.symbol.ListArguments()) Take(name, model.params, &part.params);
     for (const std::string& name : part.symbol.ListAuxiliaryStates()) Take(name, model.aux, &part.aux);
     group_ = std::make_unique<DataParallelExecutorGroup>(
@@ -82,15 +106,17 @@ class Observer {
     if (const auto found = from.find(name); found != from.end()) to->insert(*found);
   }
 
-  // A model's only input may be called otherwise than the data's only array.
-  Symbol WithInputOf(const Symbol& symbol, const Model& model) const {
-    std::vector<std::string> inputs;
-    for (const std::string& name : symbol.ListArguments()) {
-      if (!model.params.contains(name)) inputs.push_back(name);
-    }
+  // The entries, and inputs of the model that none of them is made of, but that come with the data.
+  Symbol SymbolOf(const Model& model, const std::string& renamed) const {
     const std::vector<DataDesc> given = data_.ProvideData();
-    if (inputs.size() != 1 || given.size() != 1 || inputs[0] == given[0].name) return symbol;
-    return symbol.Compose({{inputs[0], Variable(given[0].name)}});
+    std::vector<Entry> outputs = entries_;
+    const std::vector<std::string> read = Symbol(entries_).ListArguments();
+    for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+      const bool is_given = node->is_variable() && std::ranges::count(given, node->name(), &DataDesc::name) > 0;
+      if (is_given && std::ranges::count(read, node->name()) == 0) outputs.push_back({node, 0});
+    }
+    const Symbol seen(outputs);
+    return renamed.empty() ? seen : seen.Compose({{renamed, Variable(given[0].name)}});
   }
 
   template <class F>
@@ -103,7 +129,7 @@ class Observer {
       ++batches;
       group_->Forward(*batch, Mode::kPredict);
       const std::vector<Tensor> outputs = group_->Outputs();
-      for (size_t i = 0; i < outputs.size(); ++i) {
+      for (size_t i = 0; i < entries_.size(); ++i) {
         const HostTensor output = outputs[i].ToHost();
         const std::span<const float> values = output.data<float>();
         for (const float value : values) {
@@ -172,7 +198,9 @@ Scaling ScalingOf(const Range& range, DType dtype) {
 struct QuantizedWeight {
   HostTensor values, scales;
 };
-QuantizedWeight QuantizeWeight(const HostTensor& weight) {
+// Throws NumericError unless all of it is finite.
+QuantizedWeight QuantizeWeight(const std::string& name, const HostTensor& weight) {
+  constexpr float kOfZeros = 1.0f / (1 << 16);  // any would do, but a bias is rounded to steps of it times the data's
   const int64_t outputs = weight.shape()[0], each = weight.shape().CountFrom(1);
   QuantizedWeight result{HostTensor(DType::kInt8, weight.shape()), HostTensor(DType::kFloat32, {outputs})};
   const std::span<const float> w = weight.data<float>();
@@ -180,8 +208,11 @@ QuantizedWeight QuantizeWeight(const HostTensor& weight) {
   for (int64_t o = 0; o < outputs; ++o) {
     const std::span<const float> row = w.subspan(static_cast<size_t>(o * each), static_cast<size_t>(each));
     float largest = 0;
-    for (const float value : row) largest = std::max(largest, std::abs(value));
-    const float scale = largest / 127 >= std::numeric_limits<float>::min() ? largest / 127 : 1;
+    for (const float value : row) {
+      if (!std::isfinite(value)) Throw<NumericError>("parameter \"{}\" has an element that is {}", name, value);
+      largest = std::max(largest, std::abs(value));
+    }
+    const float scale = largest / 127 >= std::numeric_limits<float>::min() ? largest / 127 : kOfZeros;
     result.scales.Set(o, scale);
     for (int64_t k = 0; k < each; ++k) {
       const float whole = std::nearbyint(row[static_cast<size_t>(k)] / scale);
@@ -193,11 +224,9 @@ QuantizedWeight QuantizeWeight(const HostTensor& weight) {
 
 class Builder {
  public:
-  Builder(const Model& model, const std::map<EntryKey, Range>& ranges, DType activations)
-      : model_(model), ranges_(ranges), activations_(activations) {
-    for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
-      for (const Entry& input : node->inputs()) readers_[input.node.get()] += 1;
-    }
+  Builder(const Model& model, const std::map<EntryKey, Range>& ranges, const Reads& reads, DType activations)
+      : model_(model), ranges_(ranges), reads_(reads), activations_(activations) {
+    for (const std::string& name : model.symbol.ListInputs()) taken_.insert(name);
   }
 
   // The layer of the same name among integers; `inputs` in place of its own.
@@ -206,10 +235,11 @@ class Builder {
     Symbol& data = data_[KeyOf(node.inputs()[0])];
     if (data.empty()) data = Rounded(Symbol(inputs[0]), of_data);
     inputs[0] = data.entry();
-    const std::string weight = node.inputs()[1].node->name();
-    if (weights_[weight].empty()) weights_[weight] = Weight(weight);
-    inputs[1] = weights_[weight].entry();
-    if (inputs.size() > 2) inputs[2] = Bias(node.inputs()[2], weight, of_data).value_or(inputs[2]);
+    const std::string name = node.inputs()[1].node->name();
+    IntegerWeight& weight = weights_[name];
+    if (weight.real.empty()) weight = Weight(name);
+    inputs[1] = weight.real.entry();
+    if (inputs.size() > 2) inputs[2] = Bias(node.inputs()[2], weight.scales, of_data).value_or(inputs[2]);
     return WithInputs(node, std::move(inputs));
   }
 
@@ -228,21 +258,28 @@ class Builder {
     made_[name] = std::move(value);
     return variable;
   }
-  static Symbol Real(const Symbol& whole, const Symbol& scale) {
-    return Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = 0, .no_zero_point = true}, {whole, scale});
+  // The parameter `name` and its scales, which get a name that nothing else has.
+  Symbol Real(const std::string& name, HostTensor whole, HostTensor scales) {
+    std::string of_scales = name + "_scale";
+    while (!taken_.insert(of_scales).second) of_scales += "_";
+    const Symbol integers = Parameter(name, std::move(whole)), steps = Parameter(of_scales, std::move(scales));
+    return Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = 0, .no_zero_point = true}, {integers, steps});
   }
 
-  Symbol Weight(const std::string& name) {
-    QuantizedWeight weight = QuantizeWeight(model_.params.at(name));
-    const Symbol whole = Parameter(name, std::move(weight.values));
-    return Real(whole, Parameter(name + "_scale", std::move(weight.scales)));
+  struct IntegerWeight {
+    Symbol real;
+    HostTensor scales;
+  };
+  IntegerWeight Weight(const std::string& name) {
+    QuantizedWeight weight = QuantizeWeight(name, model_.params.at(name));
+    return {Real(name, std::move(weight.values), weight.scales), weight.scales};
   }
 
   // In units of the sums. None if the layer is not alone with it, or it does not fit.
-  std::optional<Entry> Bias(const Entry& bias, const std::string& weight, const Scaling& of_data) {
+  std::optional<Entry> Bias(const Entry& bias, const HostTensor& scales, const Scaling& of_data) {
     const auto found = model_.params.find(bias.node->name());
-    if (!bias.node->is_variable() || found == model_.params.end() || readers_.at(bias.node.get()) > 1) return {};
-    const HostTensor &value = found->second, &scales = made_.at(weight + "_scale");
+    if (!bias.node->is_variable() || found == model_.params.end() || reads_.at(bias.node.get()) > 1) return {};
+    const HostTensor& value = found->second;
     if (value.dtype() != DType::kFloat32) return {};
     HostTensor whole(DType::kInt32, value.shape()), units(DType::kFloat32, value.shape());
     for (int64_t o = 0; o < value.elements(); ++o) {
@@ -251,16 +288,16 @@ class Builder {
       if (!(std::abs(q) <= std::numeric_limits<int32_t>::max())) return {};
       whole.Set(o, q);
     }
-    const Symbol variable = Parameter(bias.node->name(), std::move(whole));
-    return Real(variable, Parameter(bias.node->name() + "_scale", std::move(units))).entry();
+    return Real(bias.node->name(), std::move(whole), std::move(units)).entry();
   }
 
   const Model& model_;
   const std::map<EntryKey, Range>& ranges_;
+  const Reads& reads_;
   const DType activations_;
-  std::map<const Node*, int> readers_;
+  std::set<std::string> taken_;  // names of variables
   std::map<EntryKey, Symbol> data_;
-  std::map<std::string, Symbol> weights_;
+  std::map<std::string, IntegerWeight> weights_;
   HostTensorMap made_;
 };
 
@@ -280,6 +317,7 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
   Check(options);
   ShapeMap inputs;
   std::vector<std::string> unknown;  // inputs of the model
+  std::string renamed;
   const std::vector<DataDesc> given = data.ProvideData();
   for (const DataDesc& desc : given) inputs[desc.name] = desc.shape;
   for (const DataDesc& desc : data.ProvideLabel()) inputs[desc.name] = desc.shape;
@@ -288,7 +326,8 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
     if (!model.params.contains(name) && !labels.contains(name) && !inputs.contains(name)) unknown.push_back(name);
   }
   if (unknown.size() == 1 && given.size() == 1) {
-    inputs[unknown[0]] = given[0].shape;
+    renamed = unknown[0];
+    inputs[renamed] = given[0].shape;
   } else if (!unknown.empty()) {
     Throw<DataError>("the data have no array for the model's \"{}\"", unknown[0]);
   }
@@ -296,23 +335,24 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
   const Model folded = WithNormsFolded(model, inputs);
   const Graph graph = Graph::Of(folded.symbol);
   const NodeTypes types = TypesOf(graph, folded, inputs);
-  std::set<const Node*> layers;
+  const Reads reads = ReadsOf(graph);
+  const std::set<const Node*> layers = LayersOf(folded, graph, types, reads);
   std::vector<Entry> seen;
   std::map<EntryKey, size_t> place;
   for (const NodePtr& node : graph.nodes) {
-    if (WeightOf(*node, folded, graph, types) == nullptr) continue;
-    layers.insert(node.get());
+    if (!layers.contains(node.get())) continue;
     if (place.emplace(KeyOf(node->inputs()[0]), seen.size()).second) seen.push_back(node->inputs()[0]);
   }
   if (layers.empty()) {
     throw ModelError(
-        "nothing to quantize: no convolution without groups and no full connection has a weight of float32");
+        "nothing to quantize: no convolution without groups and no full connection has a weight of float32 that it "
+        "shares with no other operator");
   }
-  const std::vector<Range> found = Observer(folded, seen, data, options).Run();
+  const std::vector<Range> found = Observer(folded, seen, renamed, data, options).Run();
   std::map<EntryKey, Range> ranges;
   for (const auto& [key, i] : place) ranges[key] = found[i];
 
-  Builder builder(folded, ranges, options.activations);
+  Builder builder(folded, ranges, reads, options.activations);
   Model result{.metadata = model.metadata};
   result.symbol = Rewrite(folded.symbol, [&](const NodePtr& node, const std::vector<Entry>& now) -> std::vector<Entry> {
     if (!layers.contains(node.get())) return {};

@@ -103,9 +103,9 @@ void ImportQLinearMatMul(Importer& im) {
 }
 
 void ImportQLinearConv(Importer& im) {
-  const ConvolutionAttrs attrs = ConvolutionAttrsOf(im, 3, 8);
   std::vector<Symbol> inputs = {Dequantized(im, 0, 1), Dequantized(im, 3, 0)};
-  if (im.Has(8)) {  // of the product of both scales
+  const ConvolutionAttrs attrs = ConvolutionAttrsOf(im, 3, 8);  // of what is a parameter by now
+  if (im.Has(8)) {                                              // of the product of both scales
     const DequantizeAttrs of_bias{.axis = 0, .no_zero_point = true};
     inputs.push_back(Apply(DequantizeLinearOp(), of_bias, {im.IntegersIn(8), Mul(im.In(1), im.In(4))}));
   }

@@ -49,7 +49,7 @@ class Matcher {
                                                 reader->attrs().get<ActivationAttrs>().type == ActivationType::kRelu) {
       last = reader;
     }
-    if (const Node* reader = OnlyReader(*last); reader != nullptr && Quantizes(*reader)) last = reader;
+    if (const Node* reader = OnlyReader(*last); reader != nullptr && Quantizes(*reader, *last)) last = reader;
     return last;
   }
 
@@ -107,9 +107,10 @@ class Matcher {
 
   bool IsFloatScale(const Node& node) const { return TypeOf(node.inputs()[1]).dtype == DType::kFloat32; }
 
-  bool Quantizes(const Node& node) const {
-    return Is(node, QuantizeLinearOp()) && IsByte(node.attrs().get<QuantizeAttrs>().dtype) && IsFloatScale(node) &&
-           IsOne(node.inputs()[1]);
+  // Not one that takes `data` for its scale.
+  bool Quantizes(const Node& node, const Node& data) const {
+    return Is(node, QuantizeLinearOp()) && node.inputs()[0].node.get() == &data &&
+           IsByte(node.attrs().get<QuantizeAttrs>().dtype) && IsFloatScale(node) && IsOne(node.inputs()[1]);
   }
 
   const Graph& graph_;

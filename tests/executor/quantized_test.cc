@@ -172,6 +172,22 @@ TEST(QuantizedKernels, WhatIsNoNumberIsZero) {
   }
 }
 
+// Windows that reach further than memory does, all over padding: a hostile file may say so.
+TEST(QuantizedKernels, WindowsBeyondMemory) {
+  QuantizedConvolutionAttrs attrs;
+  attrs.num_filter = 1;
+  attrs.kernel = {2, 2};
+  attrs.dilate = {INT32_MAX, INT32_MAX};  // 2^62 places, of 4 channels
+  attrs.pad = {int64_t{1} << 30, int64_t{1} << 30};
+  attrs.stride = {2, 2};
+  const Layer layer{{1, 4, 1, 1}, {1, 4, 2, 2}, attrs};
+  const std::vector<HostTensor> inputs = InputsOf(layer, DType::kUInt8, {1, 255, 1, 127, 0});
+  const HostTensor y =
+      EvaluateNode(*SymbolOf(layer, inputs.size()).entry().node, inputs, Mode::kPredict, KernelPolicy::kFast)[0];
+  ASSERT_EQ(y.elements(), 1);
+  EXPECT_EQ(y.At(0), inputs[4].At(0));  // the bias
+}
+
 // --- The fusion.
 
 Symbol Weight(const std::string& name, const Shape& shape, bool per_output = true) {
@@ -306,6 +322,14 @@ TEST(QuantizedFusion, LeavesOthersAlone) {
   EXPECT_EQ(
       fused(layer(x, Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = 1, .no_zero_point = true}, {ints, scales}))),
       0);
+  // A result that is not quantized, but a scale that others are quantized by.
+  const Symbol data = Variable("data");
+  const Symbol line = Rounded(Reshape(data, {.shape = {-1}}), 0.01, 128, DType::kUInt8);
+  const FullyConnectedAttrs one_number{.num_hidden = 1, .no_bias = true, .flatten = false};
+  const Symbol scale = Apply(FullyConnectedOp(), one_number, {line, Weight("w", {1, 432})}, "fc");
+  const Plan scaled = PlanOf(QuantizeLinear(data, scale, Constant(HostTensor(DType::kUInt8, {1})), {}));
+  EXPECT_EQ(CountOf(scaled, "QuantizedFullyConnected", false), 1);
+  EXPECT_EQ(CountOf(scaled, "QuantizeLinear", false), 2);
   // A result that is read as a number, too.
   const Symbol y = layer(x, w);
   const Plan both = PlanOf(Group({Rounded(y, 0.02, 3, DType::kUInt8), y}));

@@ -168,6 +168,14 @@ TEST(OnnxImport, IntegersThatStandForAWeightAreAParameter) {
   EXPECT_EQ(model.params.at("w").dtype(), DType::kInt8);
   EXPECT_EQ(model.params.at("w").At(4), -5);
   EXPECT_FALSE(model.params.contains("z"));
+  const Model convolution =
+      Import(OnnxInput("x", "N, 1, 3", 2) + OnnxFloats("s", "", "0.5") +
+             "initializer { name: 'z' data_type: 2 int32_data: [7] } " +
+             "initializer { name: 'zw' data_type: 3 int32_data: [0] } "
+             "initializer { name: 'w' data_type: 3 dims: 1 dims: 1 dims: 2 int32_data: [1, -2] } " +
+             OnnxNode("QLinearConv", "x s z w s zw s z", "y") + OnnxOutput("y"));
+  ASSERT_TRUE(convolution.params.contains("w"));
+  EXPECT_EQ(convolution.params.at("w").dtype(), DType::kInt8);
 }
 
 TEST(OnnxImport, AProductOfKnownNumbersMayStateAllItsAttributes) {

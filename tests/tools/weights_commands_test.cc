@@ -177,8 +177,14 @@ TEST_F(WeightsCommandsTest, TrainedModelsBecomeIntegers) {
   Fails(2, "--int8: OUT must be a model", {"convert", "net.pb", "w.npz", "--int8", "--calibrate", "digits"});
   Fails(2, "--calibrate is about --int8, which is not given", {"convert", "net.pb", "a.pb", "--calibrate", "digits"});
   Fails(2, "--activations: expected uint8 or int8", quantize + Words{"--activations", "int4"});
-  Fails(2, "--calibrate: layers of models of text",
+  Fails(2, "--int8: layers of models of text",
         {"convert", "net.pb", "small.pb", "--int8", "--calibrate", "text:net.pb"});
+  Fails(4, "--calibrate: \"nowhere\" is neither a folder nor",
+        {"convert", "net.pb", "small.pb", "--int8", "--calibrate", "nowhere"});
+  Write("rows.csv", "1,2,0\n1,3,1\n2,2,0\n2,3,1\n3,2,0\n3,3,1\n");
+  Write("rows.prototxt", "train: \"csv:rows.csv\" validation_part: 0");
+  Fails(4, "--calibrate: samples of (1, 1, 2) do not fit \"net.pb\"",
+        {"convert", "net.pb", "small.pb", "--int8", "--calibrate", "rows.prototxt", "--calibrate-part", "0.5"});
   Fails(3, "nothing to quantize", {"convert", "small.pb", "twice.pb", "--int8", "--calibrate", "digits"});
 }
 

@@ -142,6 +142,45 @@ TEST(Quantized, RangesAreThoseOfTheData) {
   EXPECT_NEAR(scale, 0.9 * 4 / 255, 0.02 * 4 / 255) << "of uniform numbers from -1 to 3";
 }
 
+// Two layers share integers; what something else reads, too, is left alone.
+TEST(Quantized, SharedParameters) {
+  const Symbol tied = Variable("tied"), read = Variable("read"), bias = Variable("bias");
+  Symbol x = Relu(FullyConnected(Variable("data"), tied, bias, {.num_hidden = 192}, "fc1"));
+  x = Relu(FullyConnected(x, tied, bias, {.num_hidden = 192}, "fc2"));
+  x = FullyConnected(x, read, Variable("fc3_bias"), {.num_hidden = 5}, "fc3") + Sum(read);
+  const Model model = Trained(x);
+  ArrayIter data = Data();
+  const Model small = Quantized(model, data);
+  EXPECT_EQ(small.params.at("tied").dtype(), DType::kInt8);
+  for (const char* name : {"read", "bias", "fc3_bias"}) EXPECT_EQ(small.params.at(name), model.params.at(name));
+  EXPECT_EQ(CountOf(small, "QuantizedFullyConnected"), 2);
+  const HostTensor expected = PredictionsOf(model);
+  const double largest = MaxAbsDiff(expected, HostTensor(DType::kFloat32, expected.shape()));
+  EXPECT_LT(MaxAbsDiff(PredictionsOf(small), expected), 0.03 * largest);
+}
+
+TEST(Quantized, ANameOfScalesMayBeTaken) {
+  const Symbol other = Variable("fc_weight_scale", {.shape = Shape{5}});
+  const Model model = Trained(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc") * other);
+  ArrayIter data = Data();
+  const Model small = Quantized(model, data);
+  EXPECT_EQ(small.params.at("fc_weight_scale"), model.params.at("fc_weight_scale"));
+  EXPECT_EQ(small.params.at("fc_weight_scale_").shape(), (Shape{5}));
+  EXPECT_LT(MaxAbsDiff(PredictionsOf(small), PredictionsOf(model)), 0.1);
+}
+
+// An output without weights, as norms leave behind: its bias is all that it is.
+TEST(Quantized, WithoutWeightsTheBiasIsKept) {
+  Model model = Trained(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc"));
+  HostTensor& weight = model.params.at("fc_weight");
+  for (int64_t k = 0; k < weight.shape()[1]; ++k) weight.Set(k, 0);
+  model.params.at("fc_bias").Set(0, 0.0071);
+  ArrayIter data = Data();
+  const Model small = Quantized(model, data);
+  EXPECT_EQ(small.params.at("fc_bias").dtype(), DType::kInt32);
+  EXPECT_NEAR(PredictionsOf(small).At(0), 0.0071, 1e-6);
+}
+
 TEST(Quantized, ThroughFilesAndOnnx) {
   const Model model = Trained(Net());
   ArrayIter data = Data();
@@ -171,6 +210,18 @@ TEST(Quantized, AModelsOnlyInputMayBeCalledOtherwise) {
   EXPECT_EQ(std::ranges::count(arguments, "data"), 0);
 }
 
+// A mask, which no layer sees.
+TEST(Quantized, InputsBehindTheLastLayer) {
+  const Model model = Trained(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc"));
+  Model masked = model;
+  masked.symbol = model.symbol * Variable("mask");
+  const ArrayData images{"data", std::make_shared<HostTensor>(Images())},
+      mask{"mask", std::make_shared<HostTensor>(Random({kSamples, 5}, 6))};
+  ArrayIter data({images, mask}, {}, {.batch_size = 10});
+  ArrayIter same = Data();
+  EXPECT_EQ(Quantized(masked, data).params, Quantized(model, same).params);
+}
+
 TEST(Quantized, SaysWhatIsWrong) {
   const Model model = Trained(Net());
   ArrayIter data = Data();
@@ -183,6 +234,10 @@ TEST(Quantized, SaysWhatIsWrong) {
   Model diverged = model;
   diverged.params["conv2_bias"].Set(0, std::nan(""));
   EXPECT_NE(MessageOf<NumericError>([&] { Quantized(diverged, data); }).find("is nan"), std::string::npos);
+  diverged = model;
+  diverged.params["fc2_weight"].Set(7, INFINITY);  // which no layer sees
+  EXPECT_NE(MessageOf<NumericError>([&] { Quantized(diverged, data); }).find("\"fc2_weight\" has an element"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -264,8 +264,11 @@ int Main(int argc, char** argv) {
   app.add_option("--mirror", mirror,
                  "training steps that compute values again in so much of the working memory, e.g. 50%, or least, and "
                  "others, in turns; with --per-kernel alone");
-  app.add_option("--tune", tune, "convolutions chosen by what they cost here: measured, or winograd, with Winograd's")
-      ->capture_default_str();
+  app.add_option("--tune", tune,
+                 "convolutions chosen by what they cost here; alone: measured; winograd: with Winograd's; off")
+      ->expected(0, 1)
+      ->default_str("measured")
+      ->option_text("[TEXT]");
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();

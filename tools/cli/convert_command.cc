@@ -22,7 +22,8 @@ struct ConvertCommand {
   CLI::App* app = nullptr;
   std::string in, out, model, map;
   bool int8 = false;
-  DataOptions data = {.validation_part = 0.1, .on_validation = true};
+  DataOptions data = {.on_validation = true};
+  double part = 0.1;
   std::string activations = "uint8";
   double percentile = 100;
 
@@ -61,14 +62,32 @@ struct ConvertCommand {
   }
 
   // Of a part of what a model would be trained on, so never of what it is tested on.
+  TestData CalibrationData(const Model& loaded) const {
+    DataOptions drawn = data;
+    drawn.validation_part = part;
+    const auto of_calibrate = [](const std::string& message) {
+      constexpr std::string_view kData = "--data:";
+      return message.starts_with(kData) ? "--calibrate:" + message.substr(kData.size()) : message;
+    };
+    try {
+      return MakeTestData(drawn, AsClassifier(loaded), "\"" + in + "\"", /*predicting=*/true);
+    } catch (const DataError& error) {
+      throw DataError(of_calibrate(error.message()));
+    } catch (const UsageError& error) {
+      throw UsageError(of_calibrate(error.what()));
+    }
+  }
+
   Model ToIntegers(const Model& loaded) const {
-    TestData drawn = MakeTestData(data, AsClassifier(loaded), "\"" + in + "\"", /*predicting=*/true);
+    if (data.IsText() || VocabularySize(loaded) > 0) {
+      throw UsageError("--int8: layers of models of text are not quantized");
+    }
+    TestData drawn = CalibrationData(loaded);
     const DType dtype = activations == "int8" ? DType::kInt8 : DType::kUInt8;
     return Quantized(loaded, *drawn.iter, {.activations = dtype, .percentile = percentile});
   }
 
   void CheckQuantization(bool to_model) const {
-    if (int8 && data.IsText()) throw UsageError("--calibrate: layers of models of text are not quantized");
     if (int8 && !to_model) throw UsageError("--int8: OUT must be a model, which weights alone are not");
     if (int8 && !IsGiven(*app, {"--calibrate"})) {
       throw UsageError("--int8 needs --calibrate DATA: what the model was trained on, as train's --data");
@@ -115,10 +134,14 @@ void AddConvert(CLI::App* app, RunFn* run) {
   sub->add_option("--map", c->map, "how names become others: as of train");
   sub->add_flag("--int8", c->int8,
                 "convolutions and full connections of 8-bit integers, batch-norms folded into them (docs/int8.md)");
-  sub->add_option("--calibrate", c->data.data,
-                  "with --int8: the data that tell what range layers' inputs have, as train's --data")
+  sub->add_option_function<std::string>(
+         "--calibrate",
+         [c](const std::string& text) {
+           text.ends_with(".prototxt") ? c->data.ReadFile(text) : void(c->data.data = text);
+         },
+         "with --int8: the data that tell what range layers' inputs have, as train's --data")
       ->type_name("DATA");
-  AddNumber(sub, "--calibrate-part", &c->data.validation_part, 0.0001, 0.99,
+  AddNumber(sub, "--calibrate-part", &c->part, 0.0001, 0.99,
             "so much of the data to train on, drawn, is used for that");
   sub->add_option("--activations", c->activations, "with --int8: the type of layers' inputs, uint8 or int8")
       ->capture_default_str();

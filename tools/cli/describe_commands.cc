@@ -125,8 +125,8 @@ void InspectCommand::CheckViews() const {
   if (ParseMirror(mirror).IsOn() && (predict || (!memory && !plan && memory_limit.empty()))) {
     throw UsageError("--mirror changes the plan and the memory of a training: --plan, --memory or --memory-limit");
   }
-  if (TuningOf(tune) != Tuning::kOff && !memory && !plan && memory_limit.empty()) {
-    throw UsageError("--tune changes the plan and its memory: --plan, --memory or --memory-limit");
+  if (TuningOf(tune) != Tuning::kOff && !memory && !plan && !json && html.empty() && memory_limit.empty()) {
+    throw UsageError("--tune changes the plan and its memory: --plan, --memory, --memory-limit, --html or --json");
   }
   if (mirror == "auto" && memory_limit.empty()) throw UsageError("--mirror auto needs a --memory-limit");
   if (json && !memory_limit.empty()) throw UsageError("--json has layers, plan and memory; --memory-limit is text");

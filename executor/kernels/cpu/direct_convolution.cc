@@ -149,13 +149,13 @@ class BatchInside {
   }
   int64_t elements() const { return samples_ * blocks_ * positions_ * block_; }
   void Copy(const float* from, float* to, int threads) const {
-    ParallelFor(blocks_, 1, threads == 1 ? blocks_ : 0, [&](int64_t begin, int64_t end, int) {
-      for (int64_t b = begin; b < end; ++b) {
-        for (int64_t n = 0; n < samples_; ++n) {
-          const float* in = from + (n * blocks_ + b) * positions_ * block_;
-          float* out = to + (b * positions_ * samples_ + n) * block_;
-          for (int64_t p = 0; p < positions_; ++p, in += block_, out += samples_ * block_) std::copy_n(in, block_, out);
-        }
+    const int64_t items = blocks_ * samples_;  // channels last are one block
+    ParallelFor(items, 1, threads == 1 ? items : 0, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t b = i / samples_, n = i % samples_;
+        const float* in = from + (n * blocks_ + b) * positions_ * block_;
+        float* out = to + (b * positions_ * samples_ + n) * block_;
+        for (int64_t p = 0; p < positions_; ++p, in += block_, out += samples_ * block_) std::copy_n(in, block_, out);
       }
     });
   }
@@ -214,7 +214,8 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   const std::optional<DirectWay> chosen = way == DirectWay::kByRules ? FasterWay(attrs, data, output) : way;
   if (!chosen) return std::nullopt;
   const bool has_bias = spec.outputs.size() > 1 && spec.output_used[1];
-  Kernel kernel = PlainKernel(spec, "direct");
+  const bool batch_inside = chosen == DirectWay::kBatchInside;
+  Kernel kernel = PlainKernel(spec, batch_inside ? "direct inside" : "direct");
   const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
   const Format& given = spec.input_formats[1];
   // An image is taken as it lies.
@@ -228,7 +229,6 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   };
   for (const Format& wished : {spec.output_wishes[0].value_or(own), own}) {
     kernel.output_formats[0] = Canonical(wished, weight);
-    const bool batch_inside = chosen == DirectWay::kBatchInside;
     DirectWindows direct;
     if (!direct.Init(attrs, data, x, output, preferred.output, weight, wished, batch_inside)) continue;
     if (!batch_inside) return finished(GradWeight(std::move(direct), has_bias, kernel.threads));

@@ -120,6 +120,7 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
     for (size_t i = 2; i < static_cast<size_t>(weight.rank()); ++i) index[i] = tap[first_axis + i - 2];
     w_taps.push_back(static_cast<int32_t>(ElementOffset(w_format, weight, index.data())));
   });
+  bool fits = true;
   for (const Run& d : d_runs) {
     for (const Run& h : h_runs) {
       for (const Run& w : w_runs) {
@@ -131,7 +132,9 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
             if (tap[i] < runs[i].first_tap || tap[i] >= runs[i].last_tap) return;
             position = position * in[i] + tap[i] * windows[i].dilate;
           }
-          x_taps.push_back(static_cast<int32_t>(x.OffsetOf(c) + position * x.position));
+          const int64_t offset = x.OffsetOf(c) + position * x.position;
+          fits = fits && offset <= kMostOffset;  // far dilated taps begin far before the data
+          x_taps.push_back(static_cast<int32_t>(offset));
           numbers.push_back(number);
         });
         region.end = static_cast<int64_t>(x_taps.size());
@@ -139,7 +142,7 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
       }
     }
   }
-  return true;
+  return fits;
 }
 
 Format TapsByFilters(int rank) {

@@ -20,10 +20,6 @@
 namespace bindery::cpu {
 namespace {
 
-struct Tap {
-  int64_t channel, row, column;
-};
-
 // Planes of the data as the windows see them: with as much padding as they touch.
 class Planes {
  public:
@@ -69,8 +65,9 @@ class Planes {
   }
   // Can windows make the gradient, at less work than taps that add to it? They meet padding where an output is smaller.
   bool GradientOfWindows() const {
-    return window_[0].pad_begin < window_[0].extent() && window_[1].pad_begin < window_[1].extent() &&
-           columns() >= BestLoops().lanes && 2 * in_plane() <= 3 * out_plane() && in_[1] >= BestLoops().lanes;
+    if (window_[0].pad_begin >= window_[0].extent() || window_[1].pad_begin >= window_[1].extent()) return false;
+    return columns() >= BestLoops().lanes && 2 * in_plane() <= 3 * out_plane() && in_[1] >= BestLoops().lanes &&
+           OfGradient().Fits();
   }
 
   // Where taps, in the order of a weight's, lie in padded planes.
@@ -117,12 +114,14 @@ class Planes {
     if (BestLoops().lanes != kLanes || filters % kLanes == 0 || columns() < kLanes) return false;
     return 4 * columns() >= 3 * CeilDiv(columns(), kLanes) * kLanes;
   }
-  bool Fits() const {  // offsets of 32 bits
-    constexpr int64_t kMost = INT32_MAX;
+  // Into offsets of 32 bits, and into scratch memory that is not mostly padding, as windows of far dilated taps see it.
+  bool Fits() const {
+    constexpr int64_t kMost = INT32_MAX, kMostPadding = 4;
     const auto fits = [](int64_t a, int64_t b) { return a == 0 || b <= kMost / a; };
     return window_[0].pad_begin <= kMost && padded_[0] <= kMost && padded_[1] <= kMost &&
            fits(padded_[0], padded_[1]) && fits(padded_plane(), channels) && fits(out_plane(), filters) &&
-           fits(channels, taps()) && fits(channels * taps(), filters);
+           fits(channels, taps()) && fits(channels * taps(), filters) &&
+           padded_plane() / kMostPadding <= std::max(in_plane(), out_plane());
   }
 
   std::array<Window, 2> window_;
@@ -142,6 +141,8 @@ void ForSamples(int64_t samples, int64_t n, int64_t grain, int threads, const F&
   });
 }
 
+constexpr int64_t kAtOnce = 6;  // filters, in the loop of plane_body.h
+
 class Forward {
  public:
   // `addend`: the input that is added before the activation, or -1.
@@ -154,7 +155,7 @@ class Forward {
   int64_t scratch() const { return p_.is_padded() ? threads_ * p_.channels * p_.padded_plane() : 0; }  // elements
 
   void operator()(const Arguments& args) const {
-    ForSamples(p_.batch, p_.filters, 6, threads_, [&](int64_t sample, int64_t begin, int64_t end, int thread) {
+    ForSamples(p_.batch, p_.filters, kAtOnce, threads_, [&](int64_t sample, int64_t begin, int64_t end, int thread) {
       const float* x = args.in(0) + sample * p_.channels * p_.in_plane();
       if (p_.is_padded()) {
         float* const padded = static_cast<float*>(args.scratch) + thread * p_.channels * p_.padded_plane();
@@ -219,11 +220,14 @@ class GradData {
 
   void operator()(const Arguments& args) const {
     if (of_windows_) {
-      ForSamples(p_.batch, p_.filters, 6, threads_, [&](int64_t sample, int64_t begin, int64_t end, int thread) {
+      ForSamples(p_.batch, p_.filters, kAtOnce, threads_, [&](int64_t sample, int64_t begin, int64_t end, int thread) {
         GatherWindows(args, sample, begin, end, thread);
       });
     } else {
-      ForSamples(p_.batch, p_.channels, 1, threads_, [&](int64_t sample, int64_t begin, int64_t end, int thread) {
+      // Taps that are computed together are added place by place, so which these are decides about rounding: parts
+      // begin where a group of all channels' taps does.
+      const int64_t grain = kAtOnce / std::gcd(kAtOnce, p_.taps());
+      ForSamples(p_.batch, p_.channels, grain, threads_, [&](int64_t sample, int64_t begin, int64_t end, int thread) {
         AddTaps(args, sample, begin, end, thread);
       });
     }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -45,6 +46,12 @@ struct Problem {
   int64_t step() const { return is_single() ? 1 : RoundUp(channels, 2); }  // from column to column, widened
   int64_t panels() const { return CeilDiv(outputs, kPanel); }
   int64_t width() const { return columns.Needed(columns.out) * step(); }  // of a widened row
+  // Padding and dilation can say more than memory has; their product, than 64 bits count.
+  bool CanBeWidened() const {
+    return static_cast<double>(rows.Needed(rows.out)) * static_cast<double>(columns.Needed(columns.out)) *
+               static_cast<double>(step()) <
+           1e12;
+  }
   double flops() const {
     return 2.0 * static_cast<double>(samples * rows.out * columns.out) * static_cast<double>(outputs) *
            static_cast<double>(rows.kernel * columns.kernel * channels);
@@ -171,7 +178,7 @@ class Layer {
     const int64_t places = std::min(samples_, p_.samples - sample) * rows * columns;
     const int64_t first_place = (sample * p_.rows.out + row) * columns;
     const int64_t panel_bytes = static_cast<int64_t>(offsets_.size()) * pairs_ * 2 * kPanel;
-    std::array<int32_t, IntegerLoops::kMostRows * kPanel> sums;
+    std::array<int32_t, IntegerLoops::kMostRows * kPanel> sums{};  // of outputs that are not there, 0
     std::array<const int16_t*, IntegerLoops::kMostRows> begins;
     for (int64_t panel = first_panel; panel < last_panel; ++panel) {
       const int64_t n = std::min(kPanel, p_.outputs - panel * kPanel);
@@ -232,6 +239,7 @@ class Layer {
 };
 
 MaybeKernel Make(const KernelSpec& spec, const Problem& p, const Format& data, const Format& output) {
+  if (!p.CanBeWidened()) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "integers");
   kernel.threads = ThreadsForWork(spec, p.flops());
   Layer layer(p, kernel.threads);

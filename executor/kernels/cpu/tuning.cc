@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -24,6 +25,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/split_text.h"
+#include "engine/cpu/pages.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -33,7 +35,7 @@ namespace bindery::cpu {
 namespace {
 
 // Of the candidates: with others, or where one becomes faster, earlier choices say nothing.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr int64_t kLargest = 4 << 20;  // bytes of a file
 
 // What the times depend on and the key of a choice does not have.
@@ -45,9 +47,11 @@ std::string Machine() {
     processor = line.substr(std::min(line.find(':'), line.size() - 2) + 2);
     break;
   }
+  Allows(dnnl::cpu_isa::sse41);  // before oneDNN is asked: its limit is set
   const dnnl_version_t& dnnl = *dnnl::version();
-  return fmt::format("candidates {}, {}, {}, oneDNN {}.{}.{}", kVersion, processor, BestLoops().name, dnnl.major,
-                     dnnl.minor, dnnl.patch);
+  return fmt::format("candidates {}, {}, {}, oneDNN {}.{}.{} with instructions {:x}", kVersion, processor,
+                     BestLoops().name, dnnl.major, dnnl.minor, dnnl.patch,
+                     static_cast<int>(dnnl::get_effective_cpu_isa()));
 }
 
 using Choices = std::map<std::string, std::string>;  // by key: a candidate's name
@@ -75,6 +79,7 @@ struct Tuned {
   std::mutex mutex = {};
   std::optional<std::string> folder = {};
   std::optional<Choices> choices = {};
+  bool keeps = true;  // the file; until it cannot be written, which is logged once
   int64_t measurements = 0;
   std::string machine = Machine();
 
@@ -92,9 +97,12 @@ struct Tuned {
   }
   void Add(const std::string& key, const std::string& choice) {
     All()[key] = choice;
-    Choices all = Read();  // what other processes have added meanwhile
+    if (!keeps) return;
+    Choices all = Read();  // what other processes have added meanwhile; this one takes it over, too
     all.insert(All().begin(), All().end());
-    WriteCached(Folder(), FileName(), ToText(machine, all), "a choice of kernels");
+    all[key] = choice;
+    All().insert(all.begin(), all.end());
+    keeps = WriteCached(Folder(), FileName(), ToText(machine, all), "what kernels were chosen");
   }
 };
 Tuned& Process() {
@@ -119,10 +127,13 @@ std::string KeyOf(const KernelSpec& spec) {
   return key;
 }
 
-// Memory of a value, filled with small numbers of any type: zeros would all be one page.
+// Memory of a value, filled with small numbers of any type: zeros would all be one page. A system promises more than it
+// has and then ends processes, so it is asked first: a plan may be of a batch that does not fit.
 using Memory = std::unique_ptr<void, decltype(&std::free)>;
 Memory Allocate(int64_t bytes) {
   constexpr size_t kAlignment = 64;
+  constexpr int64_t kAskFirst = 16 << 20;
+  if (bytes >= kAskFirst && bytes > AvailableMemory()) throw std::bad_alloc();
   const size_t size = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
   Memory memory(std::aligned_alloc(kAlignment, size), &std::free);
   if (!memory) throw std::bad_alloc();
@@ -235,6 +246,16 @@ bool SameWork(const Kernel& a, const Kernel& b) {
          a.output_formats == b.output_formats;
 }
 
+// The first is there; of the others those that can do it, each once.
+void AddOthers(const std::vector<TuningCandidate>& candidates, std::vector<Measured>* all) {
+  for (const TuningCandidate& candidate : std::span(candidates).subspan(1)) {
+    MaybeKernel kernel = candidate.make();
+    if (!kernel) continue;
+    if (std::ranges::any_of(*all, [&](const Measured& m) { return SameWork(m.kernel, *kernel); })) continue;
+    all->push_back({&candidate, *std::move(kernel)});
+  }
+}
+
 }  // namespace
 
 MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandidate>& candidates) {
@@ -247,25 +268,26 @@ MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandi
       if (MaybeKernel kernel = candidate.make()) return Noted(*std::move(kernel));
     }
   }
+  MaybeKernel first = candidates.front().make();
+  if (!first) return std::nullopt;
   std::vector<Measured> all;
-  for (const TuningCandidate& candidate : candidates) {
-    MaybeKernel kernel = candidate.make();
-    if (!kernel && all.empty()) return std::nullopt;
-    if (!kernel || std::ranges::any_of(all, [&](const Measured& m) { return SameWork(m.kernel, *kernel); })) continue;
-    all.push_back({&candidate, *std::move(kernel)});
-  }
+  all.push_back({&candidates.front(), *std::move(first)});
   size_t best = 0;
+  // Whatever another one fails with, the first can do the work.
+  const auto untuned = [&](const std::string& reason) {
+    LogLine(LogLevel::kWarning, fmt::format("{} is not tuned: {}", WhoOf(spec), reason));
+    return std::move(all.front().kernel);
+  };
   try {
+    AddOthers(candidates, &all);
     ++tuned.measurements;
     if (all.size() > 1) best = FastestApart(spec, &all);
   } catch (const std::bad_alloc&) {
-    LogLine(LogLevel::kWarning,
-            fmt::format("{} is not tuned: no memory is left to measure its kernels in", WhoOf(spec)));
-    return std::move(all.front().kernel);
+    return untuned("no memory is left to measure its kernels in");
   } catch (const std::system_error& e) {
-    LogLine(LogLevel::kWarning,
-            fmt::format("{} is not tuned: no thread to measure its kernels in: {}", WhoOf(spec), e.what()));
-    return std::move(all.front().kernel);
+    return untuned(fmt::format("no thread to measure its kernels in: {}", e.what()));
+  } catch (const std::exception& e) {
+    return untuned(fmt::format("a kernel failed when it was measured: {}", e.what()));
   }
   tuned.Add(key, all[best].candidate->name);
   return Noted(std::move(all[best].kernel));
@@ -276,6 +298,7 @@ void UseTuningFolder(const std::string& folder) {
   const std::lock_guard lock(tuned.mutex);
   tuned.folder = folder;
   tuned.choices.reset();
+  tuned.keeps = true;
 }
 
 int64_t NumTuningMeasurements() {

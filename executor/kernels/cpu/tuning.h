@@ -23,7 +23,8 @@ struct TuningCandidate {
   std::function<MaybeKernel()> make;
 };
 // The first candidate is that of the fixed rules, and stays unless another is clearly faster; nullopt if it declines.
-// Formats of outputs are charged that are neither wished for nor the first candidate's.
+// Formats of outputs are charged that are neither wished for nor the first candidate's. Where another one fails, or
+// memory is short, the first is taken, nothing is kept, and a warning says why.
 MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandidate>& candidates);
 
 // For tests: files are in this folder from now on, "" nowhere, and what was chosen is forgotten; how often candidates
