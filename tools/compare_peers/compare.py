@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 import report
-from peers import PEERS, Configuration, Work
+from peers import PEERS, Configuration, Option, Work
 from protocol import Failure, Side, end_all, ended_on_failure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RATE, RATE_OF_RESNET50, MOMENTUM = 1e-3, 1e-5, 0.9
 # What an earlier run must have in common with one that goes on with it.
 SAME = ("machine", "threads", "rounds", "turn_ms", "trials", "trial_ms", "search", "commit")
+TUNINGS = ("off", "measured", "winograd")
 CHECKED = 4  # losses: the first tells of forward, the others of updates, too
 FIRST_BOUND, LATER_BOUND = 1e-4, 1e-3  # relative
 
@@ -62,8 +63,9 @@ def steps_for(side, milliseconds):
 class Comparison:
     """Of one model, batch and phase."""
 
-    def __init__(self, options, name, batch, phase, folder):
+    def __init__(self, options, name, batch, phase, tuning, folder):
         self.options, self.name, self.batch, self.phase, self.folder = options, name, batch, phase, folder
+        self.tuning = tuning  # of our convolutions
         self.work = Work(MODELS[name][0], batch, phase == "train", len(options.cores), options.libraries)
         self.common = ["--model", self.work.model, "--batch-size", str(batch), "--phase", phase]
         self.rate = RATE_OF_RESNET50 if name == "resnet50" else RATE
@@ -79,7 +81,7 @@ class Comparison:
         command = [self.options.program, *self.common, "--folder", self.folder]
         command += ["--device", ",".join(f"cpu:{i}" for i in range(devices))]
         command += ["--threads", str(max(1, self.work.threads // devices))]
-        command += ["--optimizer", f"sgd(lr={self.rate}, momentum={MOMENTUM})"]
+        command += ["--optimizer", f"sgd(lr={self.rate}, momentum={MOMENTUM})", "--tune", self.tuning]
         return Side(command, dict(os.environ), self.options.cores, self.options.timeout)
 
     def write(self):
@@ -95,7 +97,7 @@ class Comparison:
         side = self.start_ours(devices)
         with ended_on_failure(side):
             side.make(CHECKED)
-        side.configuration = Configuration(())
+        side.configuration = Configuration((Option(f"--tune {self.tuning}" if self.tuning != "off" else ""),))
         return side
 
     def expect(self, contexts):
@@ -189,8 +191,8 @@ class Comparison:
         return self.row(told.pop("ours"), told)
 
     def row(self, ours, peers):
-        return {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase, "ours": ours,
-                "peers": peers, "left_out": self.left_out, "error": self.error}
+        return {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase, "tuning": self.tuning,
+                "ours": ours, "peers": peers, "left_out": self.left_out, "error": self.error}
 
     def take_turns(self, sides):
         """What is told of each, by the same names. A peer that fails is left out."""
@@ -225,7 +227,9 @@ def cases(options):
         for phase in ("train", "predict"):
             if options.phase in (phase, "both"):
                 for size in [int(batch)] if batch else MODELS[name][1][phase]:
-                    yield name, size, phase
+                    work = Work(name, size, phase == "train", len(options.cores), {})
+                    for tuning in options.tune if work.has_convolutions else options.tune[:1]:
+                        yield name, size, phase, tuning
 
 
 def processor():
@@ -273,7 +277,7 @@ def rows_of(path, result):
     for what in SAME:
         if earlier.get(what) != result[what]:
             sys.exit(f'{path} is of another run: {what} is "{earlier.get(what)}" there, "{result[what]}" here')
-    return {(row["model"], row["batch"], row["phase"]): row for row in earlier["rows"]}
+    return {(row["model"], row["batch"], row["phase"], row["tuning"]): row for row in earlier["rows"]}
 
 
 def parse():
@@ -287,6 +291,8 @@ def parse():
                         help="turns that decide between two settings; default: %(default)s")
     parser.add_argument("--trial-ms", type=float, default=300, help="of such a turn; default: %(default)s")
     parser.add_argument("--threads", type=int, help="of each side; default: the cores that it may use")
+    parser.add_argument("--tune", default="off",
+                        help="how our convolutions are chosen, a row for each: off,measured,winograd; default: off")
     parser.add_argument("--quick", action="store_true", help="3 rounds of short turns, one setting searched")
     parser.add_argument("--search", type=lambda text: text.split(","), metavar="SETTINGS",
                         help="only these, as peers.py calls them: way,contexts,allocator")
@@ -311,6 +317,10 @@ def parse():
     for name in options.search or []:
         if name not in known_searches():
             parser.error(f'unknown setting "{name}" to search; there are: {", ".join(known_searches())}')
+    options.tune = options.tune.split(",")
+    for name in options.tune:
+        if name not in TUNINGS:
+            parser.error(f'unknown tuning "{name}"; there are: {", ".join(TUNINGS)}')
     cores = sorted(os.sched_getaffinity(0))
     if options.threads and not 1 <= options.threads <= len(cores):
         parser.error(f"--threads: from 1 to {len(cores)}")
@@ -333,15 +343,17 @@ def main():
               "date": datetime.date.today().isoformat(), "rows": []}
     old = rows_of(options.samples, result) if options.goes_on else {}
     good = True
-    for name, batch, phase in cases(options):
-        if (name, batch, phase) in old:
-            row = old[name, batch, phase]
+    for case in cases(options):
+        if case in old:
+            row = old[case]
             good &= bool(row["peers"]) and not row["error"]
             result["rows"].append(row)
             continue
-        print(f"{phase}, {name} b{batch}, {len(options.cores)} threads", flush=True)
+        name, batch, phase, tuning = case
+        print(f"{phase}, {name} b{batch}, {len(options.cores)} threads" + f", --tune {tuning}" * (tuning != "off"),
+              flush=True)
         with tempfile.TemporaryDirectory(prefix="bindery-peers-") as folder:
-            comparison = Comparison(options, name, batch, phase, folder)
+            comparison = Comparison(options, name, batch, phase, tuning, folder)
             try:
                 row = comparison.measure()
             except Failure as failure:

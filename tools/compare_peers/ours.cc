@@ -40,6 +40,7 @@ struct Options {
   std::string model, folder, phase = "train", devices = "cpu:0", optimizer = "sgd";
   int64_t batch_size = 1;
   int threads = 0;
+  Tuning tuning = Tuning::kOff;
 };
 
 struct Samples {
@@ -122,7 +123,8 @@ Side MakeTraining(const Options& o) {
       std::make_shared<DataParallelExecutorGroup>(model.symbol, GroupOptions{.devices = ParseDevices(o.devices),
                                                                              .data = {{"data", data}},
                                                                              .labels = {{"softmax_label", label}},
-                                                                             .threads_per_device = o.threads});
+                                                                             .threads_per_device = o.threads,
+                                                                             .switches = {.tuning = o.tuning}});
   group->SetParams(model.params, model.aux);
   const Samples samples = Draw(o, data, label);
   const BatchPtr batch =
@@ -162,7 +164,9 @@ double CrossEntropy(const HostTensor& scores, const HostTensor& label) {
 Side MakePrediction(const Options& o) {
   const Shape shape = DataShape(o);
   const auto predictor = std::make_shared<const Predictor>(
-      StartOf(o, shape), PredictorOptions{.inputs = {{"data", shape}}, .calls = 1, .threads = o.threads});
+      StartOf(o, shape),
+      PredictorOptions{
+          .inputs = {{"data", shape}}, .calls = 1, .threads = o.threads, .switches = {.tuning = o.tuning}});
   const auto samples = std::make_shared<const Samples>(Draw(o, shape, LabelShape(o)));
   const auto inputs = std::make_shared<TensorMap>();
   const Tensor on_device(Cpu(0), samples->data.dtype(), shape);
@@ -211,7 +215,10 @@ int Main(int argc, char** argv) {
   app.add_option("--device", o.devices, "of a training")->capture_default_str();
   app.add_option("--threads", o.threads, "per device; 0: the cores, shared out")->capture_default_str();
   app.add_option("--optimizer", o.optimizer)->capture_default_str();
+  std::string tune = ToString(o.tuning);
+  app.add_option("--tune", tune, "how convolutions are chosen: off, measured, winograd")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  o.tuning = ParseTuning(tune);
   Say("started Bindery");
   Side side;
   const auto check_made = [&] {
