@@ -31,12 +31,13 @@ struct QuantizeOptions {
 };
 
 // Layers are the Convolutions without groups, of at most two spatial axes, and the FullyConnecteds, in float32, whose
-// weight is a parameter: quantized symmetrically, each output by a scale of its own. Others stay as they are. `data`
-// provides the model's inputs by their names; a single one may be called otherwise. The result has the model's inputs,
-// outputs and metadata; weights keep their names, and their scales are NAME_scale.
+// weight is a parameter that nothing else reads, of at most kMostProducts elements (symbol/ops/quantized.h) for each
+// output: quantized symmetrically, each output by a scale of its own. Others stay as they are. `data` provides the
+// model's inputs by their names; a single one may be called otherwise. The result has the model's inputs, outputs and
+// metadata; weights keep their names, and their scales are NAME_scale, or NAME_scale_ where another has that name.
 //
 // Throws Error for options out of range, ModelError if there is no such layer, DataError if there is no batch or inputs
-// are missing, NumericError if what a layer sees is not finite; and what running the model throws.
+// are missing, NumericError if a weight or what a layer sees is not finite; and what running the model throws.
 Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& options = {});
 
 }  // namespace bindery

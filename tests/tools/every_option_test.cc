@@ -97,7 +97,7 @@ TEST_F(EveryOptionTest, IsUsedByATest) {
   ASSERT_GT(tests.size(), 50u);
 
   std::istringstream lines(Manual());
-  const std::regex section("^\\.SS \"bindery ([a-z]+)"), option("--[a-z][-a-z]*");
+  const std::regex section("^\\.SS \"bindery ([a-z]+)"), option("--[a-z][-a-z0-9]*");
   std::string command;
   int options = 0;
   for (std::string line; std::getline(lines, line);) {
