@@ -8,10 +8,8 @@
 
 #include "executor/evaluate.h"
 #include "symbol/op_def.h"
-#include "symbol/ops/convolution.h"
 #include "symbol/ops/fold_norms.h"
-#include "symbol/ops/fully_connected.h"
-#include "symbol/ops/quantize.h"
+#include "symbol/ops/quantized.h"
 
 namespace bindery {
 namespace {
@@ -55,10 +53,6 @@ NodeTypes TypesOf(const Graph& graph, const Model& model, const ShapeMap& inputs
   return InferTypes(graph, there, typed);
 }
 
-bool IsLayer(const Node& node) {
-  return !node.is_variable() && (&node.op() == &ConvolutionOp() || &node.op() == &FullyConnectedOp());
-}
-
 Model WithNormsFolded(const Model& model, const ShapeMap& inputs) {
   const Graph graph = Graph::Of(model.symbol);
   const Symbol folded = FoldNorms(graph, TypesOf(graph, model, inputs),
@@ -67,7 +61,7 @@ Model WithNormsFolded(const Model& model, const ShapeMap& inputs) {
   std::set<std::string> read;  // by what stays
   for (const std::string& name : folded.ListInputs()) read.insert(name);
   result.symbol = Rewrite(folded, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
-    if (!IsLayer(*node)) return {};
+    if (!IsWeightedLayer(*node)) return {};
     std::vector<Entry> changed = inputs;
     for (size_t i = 1; i < inputs.size(); ++i) {
       const Entry& of = node->inputs()[i];
@@ -75,7 +69,7 @@ Model WithNormsFolded(const Model& model, const ShapeMap& inputs) {
       const bool is_made = !of.node->is_variable() && std::ranges::all_of(below, [&](const NodePtr& part) {
         return !part->is_variable() || model.params.contains(part->name()) || model.aux.contains(part->name());
       });
-      if (!is_made || &of.node->op() == &DequantizeLinearOp()) continue;
+      if (!is_made || IsDequantizeLinear(*of.node)) continue;
       HostTensor value = ValueOf(of, model);
       std::string name = node->name() + (i == 1 ? "_weight" : "_bias");
       const auto is_its_own = [&] {  // the variable of the name is part of this value and of no other

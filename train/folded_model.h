@@ -13,9 +13,6 @@ namespace bindery {
 // Of a graph whose parameters and states are this model's, and whose inputs have these shapes.
 NodeTypes TypesOf(const Graph& graph, const Model& model, const ShapeMap& inputs);
 
-// Convolution or FullyConnected.
-bool IsLayer(const Node& node);
-
 // What FoldNorms (symbol/ops/fold_norms.h) makes of it, with weights and biases as parameters of the layers' names:
 // CONV_weight, CONV_bias. Parameters that nobody reads any more are left in it.
 Model WithNormsFolded(const Model& model, const ShapeMap& inputs);

@@ -45,11 +45,7 @@ Reads ReadsOf(const Graph& graph) {
 
 // Is it a layer that multiplies by a parameter, as integers can?
 bool CanBeIntegers(const Node& node, const Model& model, const Graph& graph, const NodeTypes& types) {
-  if (!IsLayer(node)) return false;
-  if (&node.op() == &ConvolutionOp()) {
-    const auto& attrs = node.attrs().get<ConvolutionAttrs>();
-    if (attrs.groups != 1 || attrs.kernel.size() > 2) return false;
-  }
+  if (!IsIntegerLayer(node)) return false;
   const Entry &data = node.inputs()[0], &weight = node.inputs()[1];
   const auto n = static_cast<size_t>(graph.IndexOf(data.node));
   if (!weight.node->is_variable() || types[n][static_cast<size_t>(data.output)].dtype != DType::kFloat32) return false;

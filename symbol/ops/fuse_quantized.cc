@@ -69,16 +69,10 @@ class Matcher {
   bool IsOne(const Entry& scale) const { return TypeOf(scale).shape.Elements() == 1; }
 
   std::optional<LayerForm> FormOf(const Node& node) const {
+    if (!IsIntegerLayer(node)) return std::nullopt;
     LayerForm form;
-    if (Is(node, ConvolutionOp())) {
-      const auto& attrs = node.attrs().get<ConvolutionAttrs>();
-      if (attrs.groups != 1 || attrs.kernel.size() > 2) return std::nullopt;
-      form.activation = attrs.activation;
-    } else if (Is(node, FullyConnectedOp())) {
-      form.activation = node.attrs().get<FullyConnectedAttrs>().activation;
-    } else {
-      return std::nullopt;
-    }
+    form.activation = Is(node, ConvolutionOp()) ? node.attrs().get<ConvolutionAttrs>().activation
+                                                : node.attrs().get<FullyConnectedAttrs>().activation;
     form.products = TypeOf(node.inputs()[1]).shape.CountFrom(1);
     const bool is_simple = form.activation == ActivationType::kNone || form.activation == ActivationType::kRelu;
     return is_simple && form.products <= kMostProducts ? std::optional(form) : std::nullopt;
@@ -147,6 +141,16 @@ NodePtr Fused(const Node& last, const OpDef& op, const Node& layer, DType data_d
 }
 
 }  // namespace
+
+bool IsWeightedLayer(const Node& node) { return Is(node, ConvolutionOp()) || Is(node, FullyConnectedOp()); }
+
+bool IsIntegerLayer(const Node& node) {
+  if (!Is(node, ConvolutionOp())) return Is(node, FullyConnectedOp());
+  const auto& attrs = node.attrs().get<ConvolutionAttrs>();
+  return attrs.groups == 1 && attrs.kernel.size() <= 2;
+}
+
+bool IsDequantizeLinear(const Node& node) { return Is(node, DequantizeLinearOp()); }
 
 Symbol FuseQuantized(const Graph& graph, const NodeTypes& types, const std::function<bool(const Node&)>& is_kept) {
   const Matcher matcher(graph, types, is_kept);

@@ -45,6 +45,12 @@ struct QuantizedInputs {
         output_zero(output_scale < 0 ? -1 : output_scale + 1) {}
 };
 
+// What models are prepared for that: is it a Convolution or a FullyConnected; one that integer kernels know, without
+// groups and of at most two spatial axes; a DequantizeLinear? No variable is any of them.
+bool IsWeightedLayer(const Node& node);
+bool IsIntegerLayer(const Node& node);
+bool IsDequantizeLinear(const Node& node);
+
 // Layers whose data are DequantizeLinear's by one scale, perhaps flattened, and whose weight is an int8 variable's that
 // `is_kept` names, by one scale or one for each output, without a zero point or with zeros: with a relu and a
 // QuantizeLinear behind them, which nobody else may read, they become one of the operators above. Only layers for which

@@ -192,8 +192,7 @@ TEST(FastKernels, UsualConvolutionsNeverUseSlowLoops) {
     const Kernel weight = Make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b});
     for (const Kernel* kernel : {&forward, &data, &weight}) {
       if (kernel == &data && c.in <= 3) continue;  // nobody wants the gradient of an image
-      const bool is_fast = kernel->implementation.starts_with("dnnl ") ||
-                           kernel->implementation.starts_with("direct") || kernel->implementation == "planes";
+      const bool is_fast = kernel->implementation.starts_with("dnnl ") || kernel->implementation.starts_with("direct");
       EXPECT_TRUE(is_fast) << kernel->implementation;
       EXPECT_EQ(kernel->implementation.find("ref"), std::string::npos)
           << c.in << " to " << c.out << ": " << kernel->implementation;

@@ -9,7 +9,6 @@
 
 #include "engine/team.h"
 #include "executor/kernels/cpu/direct_convolution.h"
-#include "executor/kernels/cpu/plane_convolution.h"
 #include "symbol/ops.h"
 #include "symbol/ops/convolution.h"
 
@@ -27,10 +26,6 @@ KernelSpec SpecOf(const OpDef& op, AnyAttrs attrs, const std::vector<Shape>& inp
   spec.threads = threads;
   return spec;
 }
-KernelSpec GradDataSpec(const ConvolutionAttrs& attrs, const Shape& x, const Shape& y, const Shape& w, int threads) {
-  return SpecOf(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {x[2], x[3]}}, {y, w}, x, threads);
-}
-
 std::vector<float> Compute(const Kernel& kernel, const KernelSpec& spec) {
   std::vector<std::vector<float>> values;
   std::vector<void*> inputs;
@@ -46,48 +41,6 @@ std::vector<float> Compute(const Kernel& kernel, const KernelSpec& spec) {
   const TeamScope team(kernel.threads);
   kernel.bind({.inputs = inputs, .outputs = {&output, 1}, .scratch = scratch.data(), .step = &step})();
   return y;
-}
-
-void ExpectReference(const std::vector<float>& actual, const KernelSpec& spec) {
-  const std::vector<float> expected = Compute(MakeKernel(spec, KernelPolicy::kReference), spec);
-  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-3) << i;
-}
-
-// Few samples: threads share their channels. Taps that are added, of 3 x 3 and 5 x 5, and windows of the gradient.
-TEST(PlaneConvolution, GivesTheSameBitsWithAnyNumberOfThreads) {
-  struct Case {
-    Shape x, y;
-    int64_t kernel, pad;
-  };
-  for (const Case& c : {Case{{1, 13, 12, 12}, {1, 50, 8, 8}, 5, 0}, Case{{2, 9, 10, 10}, {2, 60, 8, 8}, 3, 0},
-                        Case{{3, 7, 9, 9}, {3, 33, 8, 8}, 4, 1}, Case{{1, 20, 16, 16}, {1, 50, 16, 16}, 3, 1}}) {
-    const ConvolutionAttrs attrs{
-        .num_filter = c.y[1], .kernel = {c.kernel, c.kernel}, .pad = {c.pad, c.pad}, .no_bias = true};
-    const Shape w = {c.y[1], c.x[1], c.kernel, c.kernel};
-    const auto forward = [&](int threads) { return SpecOf(ConvolutionOp(), attrs, {c.x, w}, c.y, threads); };
-    const auto backward = [&](int threads) { return GradDataSpec(attrs, c.x, c.y, w, threads); };
-    const MaybeKernel y = PlaneConvolution(forward(1), -1), dx = PlaneConvolutionGradData(backward(1));
-    if (!y || !dx) GTEST_SKIP() << "not on this machine";
-    const std::vector<float> expected_y = Compute(*y, forward(1)), expected_dx = Compute(*dx, backward(1));
-    ExpectReference(expected_y, forward(1));
-    ExpectReference(expected_dx, backward(1));
-    for (const int threads : {2, 3, 5}) {
-      SCOPED_TRACE(threads);
-      EXPECT_EQ(PlaneConvolution(forward(threads), -1)->threads, threads);
-      EXPECT_EQ(Compute(*PlaneConvolution(forward(threads), -1), forward(threads)), expected_y);
-      EXPECT_EQ(Compute(*PlaneConvolutionGradData(backward(threads)), backward(threads)), expected_dx);
-    }
-  }
-}
-
-// A few elements, between which lie thousands of padding: copies with all of that are not worth it.
-TEST(PlaneConvolution, DeclinesWhatWouldBeMostlyPadding) {
-  constexpr int64_t kFar = 10'000;
-  const ConvolutionAttrs attrs{
-      .num_filter = 21, .kernel = {2, 2}, .pad = {kFar / 2, kFar / 2}, .dilate = {kFar, kFar}, .no_bias = true};
-  const Shape x = {1, 1, 16, 16}, y = {1, 21, 16, 16}, w = {21, 1, 2, 2};
-  EXPECT_FALSE(PlaneConvolution(SpecOf(ConvolutionOp(), attrs, {x, w}, y, 1), -1));
-  EXPECT_FALSE(PlaneConvolutionGradData(GradDataSpec(attrs, x, y, w, 1)));
 }
 
 // Blocks of channels, channels last, and vectors that overlap.

@@ -1,7 +1,6 @@
 // Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
 // format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h), and
-// small planes and channels that do not fill oneDNN's blocks (plane_convolution.h).
+// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h).
 // float64 and integers are products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
@@ -20,7 +19,6 @@
 #include "executor/kernels/cpu/dnnl_faults.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/plane_convolution.h"
 #include "executor/kernels/cpu/tuning.h"
 #include "executor/kernels/cpu/util.h"
 #include "executor/kernels/cpu/winograd.h"
@@ -233,7 +231,6 @@ MaybeKernel MeasuredConvolution(const KernelSpec& spec, int addend, KernelMaker 
 }
 
 MaybeKernel ConvolutionByRules(const KernelSpec& spec) {
-  if (MaybeKernel planes = PlaneConvolution(spec, -1)) return planes;
   MaybeKernel kernel = IsOfDnnl(spec) ? MakeByDnnl(spec, -1) : std::nullopt;
   return kernel ? kernel : ConvolutionByGemm(spec);
 }
@@ -245,7 +242,6 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
 
 MaybeKernel ConvolutionAddByRules(const KernelSpec& spec) {
   const int addend = static_cast<int>(spec.inputs.size()) - 1;
-  if (MaybeKernel planes = PlaneConvolution(spec, addend)) return planes;
   if (AllFloat(spec)) {
     if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
   }
@@ -279,7 +275,6 @@ MaybeKernel GradDataByDnnl(const KernelSpec& spec, Only only = nullptr) {
       });
 }
 MaybeKernel GradDataByRules(const KernelSpec& spec) {
-  if (MaybeKernel planes = PlaneConvolutionGradData(spec)) return planes;
   MaybeKernel kernel = IsOfDnnl(spec) ? GradDataByDnnl(spec) : std::nullopt;
   return kernel ? kernel : ConvolutionGradDataByGemm(spec);
 }

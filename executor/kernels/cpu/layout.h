@@ -12,7 +12,7 @@ namespace bindery::cpu {
 // Follows BINDERY_MAX_ISA and oneDNN's ONEDNN_MAX_CPU_ISA.
 int SimdBlock();
 
-// The formats in which a convolution reads and writes activations, unless it is of planes (plane_convolution.h), plain:
+// The formats in which a convolution reads and writes activations:
 //   * both channel counts multiples of SimdBlock(): blocks of that many channels (nChw8c, nChw16c): fastest backward;
 //   * an image's 1 to 3 channels into such a multiple: plain in, blocks out, which spares a reorder of the data;
 //   * otherwise channels last: blocks would be padded (20 channels to 32), and oneDNN falls back to its slow loops for

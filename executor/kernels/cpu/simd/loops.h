@@ -167,21 +167,6 @@ struct LoopsOf {
   };
   void (*convolve_grad)(const WindowGradients& p);
 
-  // Convolution of planes as they lie, vectors along their rows: y[f] at each of `rows` x `columns` places, at least a
-  // vector of columns, is the sum over terms of w[w_terms[t] + f w_filter] x[x_terms[t] + row x_row + column], onto
-  // bias[f] (null: 0), or added to what is there. y_filters: where the plane of f begins in y.
-  struct PlaneProducts {
-    const Real *x, *w, *bias;
-    int64_t terms, w_filter;
-    const int32_t *x_terms, *w_terms;
-    int64_t rows, columns, x_row;
-    Real* y;
-    int64_t filters, y_row;
-    const int32_t* y_filters;
-    bool add;
-  };
-  void (*plane_products)(const PlaneProducts& p);
-
   // One step of a recurrent cell for one sample, n hidden units: x of the data and `product` of the state before make
   // the gates, which are clipped to [-clip, clip] before their functions; see symbol/ops/recurrent.h. Gates of an LSTM
   // are in the order i, f, g, o, those of a GRU r, z, n; `saved` (the first null: not wanted) keeps them. Peepholes, i,

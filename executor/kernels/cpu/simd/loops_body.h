@@ -227,7 +227,6 @@ void SoftmaxGradColumns(const Real* dy, const Real* y, Real* dx, int64_t n, int6
 #include "executor/kernels/cpu/simd/dropout_body.h"
 #include "executor/kernels/cpu/simd/matrix_body.h"
 #include "executor/kernels/cpu/simd/normalize_body.h"
-#include "executor/kernels/cpu/simd/plane_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
 #include "executor/kernels/cpu/simd/recurrent_body.h"
 #include "executor/kernels/cpu/simd/winograd_body.h"
@@ -304,7 +303,6 @@ constexpr Table TableOf(const char* name) {
       .average_pool = AveragePool,
       .average_pool_grad = AveragePoolGrad,
       .convolve_grad = ConvolveGrad,
-      .plane_products = PlaneProducts,
       .lstm = LstmStep,
       .lstm_grad = LstmStepGrad,
       .gru = GruStep,
