@@ -58,7 +58,7 @@ inline Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) { return a * b + c; 
 }  // namespace doubles
 
 const LoopSet& SixteenLanes() {
-  static constexpr LoopSet kLoops = {floats::TableOf("sixteen_lanes"), doubles::TableOf("sixteen_lanes")};
+  static constexpr LoopSet kLoops = {floats::TableOf("sixteen_lanes"), doubles::TableOf("sixteen_lanes"), {}};
   return kLoops;
 }
 

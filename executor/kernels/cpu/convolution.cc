@@ -16,6 +16,7 @@
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/convolution_gemm.h"
 #include "executor/kernels/cpu/direct_convolution.h"
+#include "executor/kernels/cpu/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_faults.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
@@ -50,7 +51,7 @@ struct Problem {
       pad_begin.push_back(window.pad_begin);
       pad_end.push_back(window.pad_end);
     }
-    flops = 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1));
+    flops = ConvolutionFlops(output, weight);
   }
 
   memory::data_type type() const { return *ToDnnl(dtype); }
@@ -205,7 +206,7 @@ void AddInFormats(const Shape& data, const Shape& output, int64_t groups, const 
   for (const ActivationFormats& formats : FormatsToTry(data, output, groups)) {
     to->push_back({fmt::format("dnnl {} {}", formats.input, formats.output), [=]() -> MaybeKernel {
                      MaybeKernel kernel = make(&formats);
-                     return kernel && kernel->implementation.starts_with("dnnl ref") ? std::nullopt : kernel;
+                     return kernel && IsSlow(*kernel) ? std::nullopt : kernel;
                    }});
   }
 }

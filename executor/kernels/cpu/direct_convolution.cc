@@ -189,10 +189,6 @@ class GradWeightOfCopies {
 
 constexpr int64_t kFewChannels = 3;
 
-double Flops(const Shape& output, const Shape& weight) {
-  return 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1));
-}
-
 // Where this is faster than oneDNN's, as measured with AVX2, and how.
 std::optional<DirectWay> FasterWay(const ConvolutionAttrs& attrs, const Shape& data, const Shape& output) {
   constexpr int64_t kLanes = 8, kManyChannels = 128, kManyPlaces = 256, kFewPlaces = 64, kManySamples = 16;
@@ -222,7 +218,7 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   const bool as_given = data[1] <= kFewChannels && ChannelsOf(given, data);
   const Format x = as_given ? given : preferred.input, own = TapsByFilters(weight.rank());
   kernel.input_formats = {Canonical(preferred.output, output), Canonical(x, data)};
-  kernel.threads = ThreadsForWork(spec, Flops(output, weight));
+  kernel.threads = ThreadsForWork(spec, ConvolutionFlops(output, weight));
   const auto finished = [&](auto loop) {
     kernel.scratch_bytes = loop.scratch_bytes();
     return WithLoop(std::move(kernel), std::move(loop));

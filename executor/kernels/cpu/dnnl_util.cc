@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "engine/cpu/pages.h"
 #include "engine/isa.h"
@@ -14,6 +15,8 @@ namespace bindery::cpu {
 namespace {
 
 using dnnl::memory;
+
+constexpr std::string_view kPrefix = "dnnl ";  // of an implementation, for the plan
 
 // It crashes where it gets none. 64 MiB, and what glibc's malloc may reserve for the heap of another thread in between.
 constexpr int64_t kLeastAddressSpace = int64_t{64 + 128} << 20;
@@ -150,6 +153,9 @@ bool FitsDnnl(const KernelSpec& spec) {
 }
 
 bool IsSlow(const char* implementation) { return std::strncmp(implementation, "ref", 3) == 0; }
+bool IsSlow(const Kernel& kernel) {
+  return kernel.implementation.starts_with(kPrefix) && IsSlow(kernel.implementation.c_str() + kPrefix.size());
+}
 
 std::optional<memory::desc> ToDesc(const Format& format, DType dtype, const Shape& shape) {
   const auto type = ToDnnl(dtype);
@@ -233,7 +239,7 @@ Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive
     auto& formats = argument.role == DnnlArgument::kInput ? kernel.input_formats : kernel.output_formats;
     formats[argument.index] = argument.format;
   }
-  kernel.implementation = std::string("dnnl ") + info;
+  kernel.implementation = std::string(kPrefix) + info;
   kernel.scratch_bytes = static_cast<int64_t>(scratch.get_size());
   if (kernel.scratch_bytes > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratch, DnnlArgument::kScratch});
   kernel.bind = [primitive, who = std::move(who), arguments = std::move(arguments)](const KernelArgs& args) -> Call {

@@ -44,6 +44,7 @@ dnnl::memory::data_type DnnlTypeOf(const KernelSpec& spec);  // then: of input 0
 bool FitsDnnl(const KernelSpec& spec);
 // oneDNN's own slow loops?
 bool IsSlow(const char* implementation);
+bool IsSlow(const Kernel& kernel);  // that WithDnnl has named
 
 // One argument of a primitive.
 struct DnnlArgument {

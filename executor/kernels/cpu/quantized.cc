@@ -18,7 +18,7 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/simd/integers.h"
+#include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {

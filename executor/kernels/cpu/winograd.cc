@@ -245,8 +245,7 @@ std::optional<Made> Make(const KernelSpec& spec, const ConvolutionAttrs& attrs, 
     planes.pad[i] = turned ? 2 - windows[i].pad_begin : windows[i].pad_begin;
   }
   Kernel kernel = PlainKernel(spec, tiles == WinogradTiles::k2x2 ? "winograd 2x2" : "winograd 4x4");
-  kernel.threads =
-      ThreadsForWork(spec, 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1)));
+  kernel.threads = ThreadsForWork(spec, ConvolutionFlops(output, weight));
   kernel.input_formats[0] = Canonical(*from, in);
   kernel.input_formats[1] = format;
   kernel.output_formats[0] = Canonical(*to, out);

@@ -1,10 +1,9 @@
 // Convolution of float32 by Winograd's minimal filtering, F(2x2, 3x3) and F(4x4, 3x3): 2.25 and 4 times fewer products
 // than there are taps, for windows of 3 x 3 with stride 1 and no dilation, in one group.
 //
-// Results are sums of other terms than the reference's: their errors are larger (about 2 times for tiles of 2 x 2, 10
-// times for those of 4 x 4, of the largest result), and what is not finite spreads over its tile. So it is only for
-// runs that allow it (Tuning::kWinograd). Weights are transformed in each run, into scratch memory; not a bit depends
-// on the number of threads.
+// Results are sums of other terms than the reference's: their errors are larger (tests/executor/tuning_test.cc bounds
+// them), and what is not finite spreads over its tile. So it is only for runs that allow it (Tuning::kWinograd). Weights
+// are transformed in each run, into scratch memory; not a bit depends on the number of threads.
 #pragma once
 
 #include "executor/kernel.h"

@@ -2,7 +2,8 @@
 // neighbours are multiplied and added in pairs. (Instructions that multiply bytes themselves keep their sums in 16 bits
 // on processors without VNNI, where 255 times 127, twice, is too much.)
 //
-// One source, integers_body.h, compiled for the same instructions as loops.h. Every function is serial.
+// One source, integers_body.h, compiled for the same instructions as loops.h, whose LoopSet has them. Every function is
+// serial.
 #pragma once
 
 #include <array>
@@ -47,10 +48,5 @@ struct IntegerLoops {
   void (*widen_unsigned)(const uint8_t* x, int16_t* y, int64_t n, int zero);
   void (*widen_signed)(const int8_t* x, int16_t* y, int64_t n, int zero);
 };
-
-const IntegerLoops& BaselineIntegers();
-const IntegerLoops& Avx2Integers();
-const IntegerLoops& Avx512Integers();
-const IntegerLoops& BestIntegers();
 
 }  // namespace bindery::cpu

@@ -1,6 +1,13 @@
 // The body of integers.h, included inside a namespace that has Sums, a vector of kSums sums of 32 bits; Zero();
-// Pairs(weights), kSums pairs of weights widened to 16 bits; Pair(x), the two elements at x in every place;
+// Pairs(weights), kSums pairs of weights widened to 16 bits; Everywhere(two), 32 bits in every place;
 // AddProducts(sums, a, b), which adds the products of each pair; Store(sums, p); and kMostRows. No include guard.
+
+// The two elements at x in every place.
+inline Sums Pair(const int16_t* x) {
+  int32_t two;
+  std::memcpy(&two, x, sizeof two);
+  return Everywhere(two);
+}
 
 template <int kRows, int64_t kVectors>
 void Products(const IntegerProducts& p) {
@@ -90,7 +97,7 @@ void Widen(const T* x, int16_t* y, int64_t n, int zero) {
 }
 
 template <int... kRows>
-constexpr IntegerLoops TableOf(std::integer_sequence<int, kRows...>) {
+constexpr IntegerLoops TableOfRows(std::integer_sequence<int, kRows...>) {
   constexpr int64_t kWhole = kPanel / kSums, kHalf = kWhole > 1 ? kWhole / 2 : 1;
   return {.most_rows = kMostRows,
           .products = {Products<kRows + 1, kWhole>...},
@@ -101,4 +108,4 @@ constexpr IntegerLoops TableOf(std::integer_sequence<int, kRows...>) {
           .widen_unsigned = Widen<uint8_t>,
           .widen_signed = Widen<int8_t>};
 }
-constexpr IntegerLoops kTable = TableOf(std::make_integer_sequence<int, kMostRows>());
+constexpr IntegerLoops Table() { return TableOfRows(std::make_integer_sequence<int, kMostRows>()); }

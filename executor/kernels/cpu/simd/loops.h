@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "executor/kernels/cpu/simd/integers.h"
 #include "executor/kernels/native_functions.h"
 
 namespace bindery::cpu {
@@ -247,8 +248,10 @@ using Loops = LoopsOf<float>;
 struct LoopSet {
   LoopsOf<float> floats;
   LoopsOf<double> doubles;
+  IntegerLoops integers;
 };
 const LoopSet& BestLoopSet();
+inline const IntegerLoops& BestIntegers() { return BestLoopSet().integers; }
 template <class Real = float>
 const LoopsOf<Real>& BestLoops() {
   if constexpr (std::is_same_v<Real, double>) return BestLoopSet().doubles;

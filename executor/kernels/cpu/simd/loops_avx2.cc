@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -50,10 +51,24 @@ inline __m256d MultiplyAdd(__m256d a, __m256d b, __m256d c) { return _mm256_fmad
 // clang-format on
 }  // namespace doubles
 
+namespace integers {
+using Sums = __m256i;
+constexpr int64_t kSums = 8;
+constexpr int kMostRows = 6;
+inline Sums Zero() { return _mm256_setzero_si256(); }
+inline Sums Everywhere(int32_t two) { return _mm256_set1_epi32(two); }
+inline void Store(Sums sums, int32_t* p) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), sums); }
+inline Sums AddProducts(Sums sums, Sums a, Sums b) { return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b)); }
+inline Sums Pairs(const int8_t* w) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w)));
+}
+#include "executor/kernels/cpu/simd/integers_body.h"
+}  // namespace integers
+
 }  // namespace
 
 const LoopSet& Avx2Loops() {
-  static constexpr LoopSet kLoops = {floats::TableOf("avx2"), doubles::TableOf("avx2")};
+  static constexpr LoopSet kLoops = {floats::TableOf("avx2"), doubles::TableOf("avx2"), integers::Table()};
   return kLoops;
 }
 

@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -50,10 +51,24 @@ inline __m512d MultiplyAdd(__m512d a, __m512d b, __m512d c) { return _mm512_fmad
 // clang-format on
 }  // namespace doubles
 
+namespace integers {
+using Sums = __m512i;
+constexpr int64_t kSums = 16;
+constexpr int kMostRows = 12;
+inline Sums Zero() { return _mm512_setzero_si512(); }
+inline Sums Everywhere(int32_t two) { return _mm512_set1_epi32(two); }
+inline void Store(Sums sums, int32_t* p) { _mm512_storeu_si512(p, sums); }
+inline Sums AddProducts(Sums sums, Sums a, Sums b) { return _mm512_add_epi32(sums, _mm512_madd_epi16(a, b)); }
+inline Sums Pairs(const int8_t* w) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)));
+}
+#include "executor/kernels/cpu/simd/integers_body.h"
+}  // namespace integers
+
 }  // namespace
 
 const LoopSet& Avx512Loops() {
-  static constexpr LoopSet kLoops = {floats::TableOf("avx512"), doubles::TableOf("avx512")};
+  static constexpr LoopSet kLoops = {floats::TableOf("avx512"), doubles::TableOf("avx512"), integers::Table()};
   return kLoops;
 }
 
