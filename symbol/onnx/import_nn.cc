@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "symbol/onnx/importer.h"
 #include "symbol/ops.h"
+#include "symbol/ops/quantized.h"
 
 namespace bindery::onnx {
 namespace {
@@ -127,8 +128,7 @@ std::optional<Shape> ShapeOfIntegers(Importer& im, int input) {
   if (im.Constant(input) != nullptr) return std::nullopt;
   const Symbol x = im.In(input);
   const Node& node = *x.entry().node;
-  const bool is_real =
-      !node.is_variable() && &node.op() == &DequantizeLinearOp() && node.inputs()[0].node->is_variable();
+  const bool is_real = IsDequantizeLinear(node) && node.inputs()[0].node->is_variable();
   return is_real ? std::optional(im.ShapeOf(x)) : std::nullopt;
 }
 
