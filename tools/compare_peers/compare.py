@@ -361,6 +361,8 @@ def main():
                 row = comparison.row(None, {})
             end_all()
         print(*report.lines(row), sep="\n", flush=True)
+        for peer, side in row["peers"].items():  # what was found for this work is not searched again in its next row
+            options.known.setdefault((name, batch, phase, peer), side["options"])
         good &= bool(row["peers"]) and not row["error"]
         result["rows"].append(row)
         write_samples(options.samples, result)
