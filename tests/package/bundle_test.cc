@@ -31,17 +31,17 @@ TEST(Bundle, RunsWhereverItIsUnpacked) {
 // A machine on which everything takes as long as is said here: `json` is what the check writes.
 Outcome CheckWith(const std::string& options, std::string* json) {
   const std::string made = R"(
-    rm -rf stubs && mkdir -p stubs/bin && cd stubs
-    stub() { printf '#!/bin/sh\n%s\n' "$2" >$1; chmod +x $1; }
-    stub bin/bindery 'echo "cpu:0  a CPU"'
-    stub bin/bindery-device-tests 'case $1 in *list*) echo "One."; echo "  Test" ;; *) echo "[  PASSED  ] 3 tests." ;; esac'
-    stub bin/bindery-bench 'echo "{\"step_median_ms\": 2.0}"'
-    stub pytorch 'case $2 in
+    rm -rf machine && mkdir -p machine/bin && cd machine
+    script() { printf '#!/bin/sh\n%s\n' "$2" >$1; chmod +x $1; }
+    script bin/bindery 'echo "cpu:0  a CPU"'
+    script bin/bindery-device-tests 'case $1 in *list*) echo "One."; echo "  Test" ;; *) echo "[  PASSED  ] 3 tests." ;; esac'
+    script bin/bindery-bench 'echo "{\"step_median_ms\": 2.0}"'
+    script pytorch 'case $2 in
       "import torch") ;;
       import*) exit 1 ;;
       *) echo "{\"peer\": \"PyTorch 9, eager\", \"step_median_ms\": 4.0}" ;;
     esac'
-    stub jax 'case "$2 $*" in
+    script jax 'case "$2 $*" in
       "import jax"*) ;;
       import*) exit 1 ;;
       *lenet*) echo "no memory" >&2; exit 1 ;;
@@ -51,7 +51,7 @@ Outcome CheckWith(const std::string& options, std::string* json) {
   )";
   const Outcome outcome =
       Shell(made + "cp '" + Root() + "/tools/bundle/gpu_check.sh' . && ./gpu_check.sh --device cpu " + options);
-  *json = ReadText(Scratch() + "/stubs/gpu_check.json");
+  *json = ReadText(Scratch() + "/machine/gpu_check.json");
   return outcome;
 }
 
