@@ -1,7 +1,6 @@
 #include "train/balance.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

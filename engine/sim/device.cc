@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kLargestRange = int64_t{128} << 30;
 constexpr int64_t kSmallestRange = int64_t{64} << 20;
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kAddressAlignment = 64;
 constexpr int64_t kPunchFrom = 256 << 10;  // freed pieces from here on go back to the system
 
 }  // namespace
@@ -83,7 +83,7 @@ void Memory::GiveBack(int64_t offset, int64_t bytes) noexcept {
 
 void* Memory::Allocate(int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  bytes = RoundUp(bytes, kAlignment);
+  bytes = RoundUp(bytes, kAddressAlignment);
   if (limit_ > 0 && in_use_ + bytes > limit_) return nullptr;
   const int64_t offset = Take(bytes);
   if (offset < 0) return nullptr;
@@ -93,7 +93,7 @@ void* Memory::Allocate(int64_t bytes) {
 
 void Memory::Free(void* memory, int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  bytes = RoundUp(bytes, kAlignment);
+  bytes = RoundUp(bytes, kAddressAlignment);
   in_use_ -= bytes;
   GiveBack(static_cast<char*>(memory) - addresses_, bytes);
 }

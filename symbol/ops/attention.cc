@@ -14,7 +14,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AttentionAttrs& attrs) {
+void CheckAttentionAttrs(const AttentionAttrs& attrs) {
   rule::CheckAtLeast("heads", attrs.heads, 0);
   rule::CheckAtLeast("kv_heads", attrs.kv_heads, 0);
   if (attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads != 0) {
@@ -243,7 +243,7 @@ const OpDef& AttentionOp() {
       .inputs = {"query", "key", "value", Optional("attention_mask", If(&AttentionAttrs::masked))},
       .outputs = {"output", Hidden("log_sum_exp")},
       .infer = InferAttention,
-      .check = [](const AnyAttrs& attrs) { CheckAttrs(attrs.get<AttentionAttrs>()); },
+      .check = [](const AnyAttrs& attrs) { CheckAttentionAttrs(attrs.get<AttentionAttrs>()); },
       .gradient = AttentionGradient,
   };
   return op;
@@ -260,7 +260,7 @@ const OpDef& AttentionGradOp() {
                  "log_sum_exp"},
       .outputs = {"query_grad", "key_grad", "value_grad", Optional("score_grad", If(&AttentionGradAttrs::mask_grad))},
       .infer = InferAttentionGrad,
-      .check = [](const AnyAttrs& attrs) { CheckAttrs(attrs.get<AttentionGradAttrs>()); },
+      .check = [](const AnyAttrs& attrs) { CheckAttentionAttrs(attrs.get<AttentionGradAttrs>()); },
       .not_differentiable = "the second derivative of attention is not provided",
   };
   return op;

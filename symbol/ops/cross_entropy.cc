@@ -11,7 +11,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckCrossEntropyAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<CrossEntropyAttrs>();
   rule::CheckAxisAttr("axis", attrs.axis);
   rule::CheckFinite("ignore_label", attrs.ignore_label);
@@ -96,7 +96,7 @@ const OpDef& CrossEntropyOp() {
       .outputs = {"loss", "weight", Hidden(Optional("maximum", Unless(&CrossEntropyAttrs::log_input))),
                   Optional("log_sum", Unless(&CrossEntropyAttrs::log_input))},
       .infer = InferForward,
-      .check = CheckAttrs,
+      .check = CheckCrossEntropyAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // See CrossEntropyGrad; of data alone.
         const auto& attrs = g.attrs<CrossEntropyAttrs>();
@@ -123,7 +123,7 @@ const OpDef& CrossEntropyGradOp() {
                  Optional("maximum", Unless(&CrossEntropyAttrs::log_input)),
                  Optional("log_sum", Unless(&CrossEntropyAttrs::log_input))},
       .infer = InferBackward,
-      .check = CheckAttrs,
+      .check = CheckCrossEntropyAttrs,
       .not_differentiable = "the second derivative of a cross entropy is not provided",
       .inplace = {{1, 0}},
   };

@@ -8,7 +8,7 @@
 namespace bindery {
 namespace {
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckCurveAttrs(const AnyAttrs& any) {
   const auto& [type, alpha, beta] = any.get<CurveAttrs>();
   rule::CheckFinite("alpha", alpha);
   rule::CheckFinite("beta", beta);
@@ -68,7 +68,7 @@ const OpDef& CurveOp() {
                 EnumNames(static_cast<CurveType*>(nullptr))[static_cast<int>(attrs.get<CurveAttrs>().type)].name);
           },
       .infer = InferCurve,
-      .check = CheckAttrs,
+      .check = CheckCurveAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         return {Apply(CurveGradOp(), g.attrs<CurveAttrs>(), {g.output_grad(0), g.input(0)})};
       },
@@ -85,7 +85,7 @@ const OpDef& CurveGradOp() {
       .attrs_type = &AttrsOf<CurveAttrs>(),
       .inputs = {"output_grad", "data"},
       .infer = InferCurve,
-      .check = CheckAttrs,
+      .check = CheckCurveAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // d/d dy = f'(x); d/d x = dy f''(x)
         const auto& attrs = g.attrs<CurveAttrs>();

@@ -10,7 +10,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckDropoutAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<DropoutAttrs>();
   if (!(attrs.p >= 0 && attrs.p < 1)) Throw<ModelError>("p must be at least 0 and less than 1, got {}", attrs.p);
   rule::CheckAxesAttr("axes", attrs.axes);
@@ -48,7 +48,7 @@ const OpDef& DropoutOp() {
       .attrs_type = &AttrsOf<DropoutAttrs>(),
       .outputs = {"output", Hidden("mask")},
       .infer = [](InferContext& c) { InferDropout(c, c.out(1)); },
-      .check = CheckAttrs,
+      .check = CheckDropoutAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy mask / (1 - p)
         return {DropoutGrad(g.output_grad(0), g.output(1), g.attrs<DropoutAttrs>())};
@@ -72,7 +72,7 @@ const OpDef& DropoutGradOp() {
       .attrs_type = &AttrsOf<DropoutAttrs>(),
       .inputs = {"output_grad", "mask"},
       .infer = [](InferContext& c) { InferDropout(c, c.in(1)); },
-      .check = CheckAttrs,
+      .check = CheckDropoutAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Linear in dy, with the same factor.
         return {DropoutGrad(g.output_grad(0), g.input(1), g.attrs<DropoutAttrs>()), {}};

@@ -62,7 +62,7 @@ void InferPooling(const PoolingAttrs& attrs, Value data, Value output) {
   rule::Share(data, output, [](int axis) { return axis < 2; });
 }
 
-void CheckAttrs(const AnyAttrs& any) { CheckPooling(any.get<PoolingAttrs>()); }
+void CheckPoolingAttrs(const AnyAttrs& any) { CheckPooling(any.get<PoolingAttrs>()); }
 
 void CheckGrad(const AnyAttrs& any) {
   const auto& attrs = any.get<PoolingGradAttrs>();
@@ -131,7 +131,7 @@ const OpDef& PoolingOp() {
             InferPooling(c.attrs<PoolingAttrs>(), c.in(0), c.out(0));
             rule::State(c.out(1));
           },
-      .check = CheckAttrs,
+      .check = CheckPoolingAttrs,
       .gradient = PoolingGradient,
       // Windows of zeros give zero; but along the channels only, never mixed, so blocked channels keep their padding.
       .zero_to_zero = true,

@@ -23,7 +23,7 @@ bool HasGates(const Attrs& attrs) { return GatesOf(attrs) > 1; }
 bool ResetsAfter(const Attrs& attrs) { return attrs.cell == RecurrentCell::kGru && attrs.reset_after; }
 bool HasInitialCell(const Attrs& attrs) { return attrs.initial && IsLstm(attrs); }
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckRecurrentAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<Attrs>();
   rule::CheckAtLeast("hidden", attrs.hidden, 1);
   CheckedMul(attrs.hidden, 4, "the extent of all gates");
@@ -255,7 +255,7 @@ const OpDef& RecurrentOp() {
       .outputs = {"output", "state", Optional("cell", If(IsLstm)), Hidden("previous"),
                   Hidden(Optional("saved", If(HasGates))), Hidden(Optional("previous_cell", If(IsLstm)))},
       .infer = Infer,
-      .check = CheckAttrs,
+      .check = CheckRecurrentAttrs,
       .gradient = RecurrentGradient,
   };
   return op;
@@ -272,7 +272,7 @@ const OpDef& RecurrentGradOp() {
       .outputs = {"data_grad", "initial_state_grad", Optional("initial_cell_grad", If(IsLstm)),
                   Optional("product_grad", If(ResetsAfter))},
       .infer = InferGrad,
-      .check = CheckAttrs,
+      .check = CheckRecurrentAttrs,
       .not_differentiable = "the second derivative of a recurrent layer is not provided",
   };
   return op;

@@ -11,7 +11,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<ReduceAttrs>().axes); }
+void CheckReduceAttrs(const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<ReduceAttrs>().axes); }
 
 // Axis `axis` of the data, seen in the output; -1 if it is reduced. A reduction over the batch axis mixes samples.
 int KeptAxis(uint32_t reduced, bool keepdims, int axis) {
@@ -63,7 +63,7 @@ OpDef Reduction(std::string name, std::string doc, void (*infer)(InferContext&),
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<ReduceAttrs>(),
       .infer = infer,
-      .check = CheckAttrs,
+      .check = CheckReduceAttrs,
       .gradient = gradient,
       .numbers = std::move(numbers),
       .zero_to_zero = true,

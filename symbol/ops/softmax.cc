@@ -12,7 +12,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckSoftmaxAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<SoftmaxAttrs>();
   if (!(attrs.temperature > 0) || !std::isfinite(attrs.temperature)) {
     Throw<ModelError>("temperature must be a finite number above 0, got {}", attrs.temperature);
@@ -118,7 +118,7 @@ const OpDef& SoftmaxOp() {
       .doc = "y_i = exp((x_i - m) / t) / sum_j exp((x_j - m) / t) along one axis, with m = max_j x_j.",
       .attrs_type = &AttrsOf<SoftmaxAttrs>(),
       .infer = InferSoftmax<SoftmaxAttrs>,
-      .check = CheckAttrs,
+      .check = CheckSoftmaxAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = y (dy - sum_j dy_j y_j) / t. Only y is kept.
         return {SoftmaxGrad(g.output_grad(0), g.output(0), g.attrs<SoftmaxAttrs>())};
@@ -135,7 +135,7 @@ const OpDef& SoftmaxGradOp() {
       .attrs_type = &AttrsOf<SoftmaxAttrs>(),
       .inputs = {"output_grad", "output"},
       .infer = InferSoftmax<SoftmaxAttrs>,
-      .check = CheckAttrs,
+      .check = CheckSoftmaxAttrs,
       .gradient = SoftmaxGradGradient,
       .inplace = {{0, 0}, {1, 0}},
       .zero_to_zero = true,

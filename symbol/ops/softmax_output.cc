@@ -11,7 +11,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckSoftmaxOutputAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<SoftmaxOutputAttrs>();
   rule::CheckFinite("grad_scale", attrs.grad_scale);
   rule::CheckFinite("ignore_label", attrs.ignore_label);
@@ -120,7 +120,7 @@ const OpDef& SoftmaxOutputOp() {
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
       .inputs = {"data", "label"},
       .infer = Infer,
-      .check = CheckAttrs,
+      .check = CheckSoftmaxOutputAttrs,
       .gradient = Gradient,
       .is_loss = [](const AnyAttrs& attrs) { return !attrs.get<SoftmaxOutputAttrs>().out_grad; },
       .is_mean =
@@ -139,7 +139,7 @@ const OpDef& SoftmaxOutputGradOp() {
       .inputs = {"output", "label", Optional("valid_count", If(CountsValid)),
                  Optional("head_grad", If(&SoftmaxOutputAttrs::out_grad))},
       .infer = InferGrad,
-      .check = CheckAttrs,
+      .check = CheckSoftmaxOutputAttrs,
       .not_differentiable = "a loss head's gradient is a convention, not a function of its output alone",
       .inplace = {{0, 0}},
       .reads_step = true,

@@ -9,7 +9,7 @@
 namespace bindery {
 namespace {
 
-void CheckAttrs(const AnyAttrs& any) {
+void CheckToShapeAttrs(const AnyAttrs& any) {
   const auto& [shape, batches] = any.get<ToShapeAttrs>();
   rule::CheckExtentsAttr({shape, batches});
 }
@@ -42,7 +42,7 @@ OpDef ToShape(std::string name, std::string doc, bool broadcasts,
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<ToShapeAttrs>(),
       .infer = [broadcasts](InferContext& c) { InferToShape(c, broadcasts); },
-      .check = CheckAttrs,
+      .check = CheckToShapeAttrs,
       .gradient = [back](const GradientContext& g) { return std::vector{back(g.output_grad(0), g.shape(0))}; },
       .numbers = broadcasts ? rule::NumbersRule(rule::BroadcastNumbers) : nullptr,
       .is_view = [](const ViewContext& c) { return c.input.shape == c.output.shape; },

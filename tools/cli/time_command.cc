@@ -41,7 +41,7 @@ struct TimeCommand {
 double Milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
 
 // Of one call on one device, over several runs.
-struct Row {
+struct Timed {
   CallTime one;
   std::vector<int64_t> nanoseconds;
 
@@ -65,7 +65,7 @@ struct Total {
 };
 
 // Per second, in thousands of millions; no text where there are none.
-std::string Rate(double amount, int64_t nanoseconds) {
+std::string RateText(double amount, int64_t nanoseconds) {
   return amount > 0 && nanoseconds > 0 ? fmt::format("{:.1f}", amount / static_cast<double>(nanoseconds)) : "-";
 }
 
@@ -139,9 +139,9 @@ double TimeCommand::TimeSteps(Trainer* trainer, DataIter* data, const std::share
   return seconds * 1e3 / static_cast<double>(steps);
 }
 
-void PrintTables(const std::vector<Row>& rows, int64_t all, int64_t show) {
+void PrintTables(const std::vector<Timed>& rows, int64_t all, int64_t show) {
   std::map<std::tuple<std::string, std::string>, Total> by_operator;
-  for (const Row& row : rows) {
+  for (const Timed& row : rows) {
     Total& total = by_operator[{row.phase(), row.one.plan_call().op}];
     ++total.calls;
     total.nanoseconds += row.median();
@@ -159,32 +159,32 @@ void PrintTables(const std::vector<Row>& rows, int64_t all, int64_t show) {
   for (const auto& [name, total] : totals) {
     fmt::print("{:<11} {:<28} {:>6} {:>10.3f} {:>6.1f}% {:>9} {:>7}\n", std::get<0>(name), std::get<1>(name),
                total.calls, Milliseconds(total.nanoseconds), share(total.nanoseconds),
-               Rate(total.operations, total.nanoseconds), Rate(total.bytes, total.nanoseconds));
+               RateText(total.operations, total.nanoseconds), RateText(total.bytes, total.nanoseconds));
   }
-  std::vector<const Row*> longest;
-  for (const Row& row : rows) longest.push_back(&row);
-  std::ranges::stable_sort(longest, std::greater(), &Row::median);
+  std::vector<const Timed*> longest;
+  for (const Timed& row : rows) longest.push_back(&row);
+  std::ranges::stable_sort(longest, std::greater(), &Timed::median);
   if (static_cast<int64_t>(longest.size()) > show) longest.resize(static_cast<size_t>(show));
   if (longest.empty()) return;
   size_t name = 0, output = 0;  // columns
-  for (const Row* row : longest) {
+  for (const Timed* row : longest) {
     name = std::max(name, row->one.plan_call().op.size() + 1 + row->one.plan_call().node.size());
     output = std::max(output, row->output().size());
   }
   fmt::print("\n{:<11} {:>10} {:>7} {:>9} {:>7}  {:<{}}  {:<{}}  {}\n", "phase", "ms", "share", "GFLOP/s", "GB/s",
              "operator and node", name, "output", output, "kernel");
-  for (const Row* row : longest) {
+  for (const Timed* row : longest) {
     const PlanCall& call = row->one.plan_call();
     fmt::print("{:<11} {:>10.3f} {:>6.1f}% {:>9} {:>7}  {:<{}}  {:<{}}  {}\n", row->phase(),
-               Milliseconds(row->median()), share(row->median()), Rate(row->operations(), row->median()),
-               Rate(row->bytes(), row->median()), call.op + " " + call.node, name, row->output(), output,
+               Milliseconds(row->median()), share(row->median()), RateText(row->operations(), row->median()),
+               RateText(row->bytes(), row->median()), call.op + " " + call.node, name, row->output(), output,
                call.implementation);
   }
   if (rows.size() > longest.size())
     fmt::print("({} of {} calls shown; --show gives more)\n", longest.size(), rows.size());
 }
 
-nlohmann::json ToJson(const Row& row, int64_t all) {
+nlohmann::json CallToJson(const Timed& row, int64_t all) {
   const PlanCall& call = row.one.plan_call();
   nlohmann::json line = {{"phase", row.phase()},
                          {"device", ToString(row.one.device)},
@@ -234,7 +234,7 @@ int TimeCommand::Run() const {
   const double step = TimeSteps(&trainer, data.get(), recorded);
 
   // The calls of the first replica, from as many runs.
-  std::map<std::tuple<int, int, bool, Phase>, Row> by_call;
+  std::map<std::tuple<int, int, bool, Phase>, Timed> by_call;
   std::vector<int64_t> sums;
   for (int64_t i = 0; i < steps; ++i) {
     const std::vector<CallTime> times = RunAgain(trainer.group());
@@ -242,27 +242,27 @@ int TimeCommand::Run() const {
     int64_t sum = 0;
     for (const CallTime& time : times) {
       if (time.replica != 0) continue;
-      Row& row =
-          by_call.try_emplace({time.stage, time.call, time.derives, time.phase}, Row{.one = time, .nanoseconds = {}})
+      Timed& row =
+          by_call.try_emplace({time.stage, time.call, time.derives, time.phase}, Timed{.one = time, .nanoseconds = {}})
               .first->second;
       row.nanoseconds.push_back(time.end - time.begin);
       sum += time.end - time.begin;
     }
     sums.push_back(sum);
   }
-  std::vector<Row> rows;
+  std::vector<Timed> rows;
   int64_t all = 0;
   for (const bool backward : {false, true}) {
     for (const auto& [key, row] : by_call) {
       if ((std::get<Phase>(key) == Phase::kBackward) == backward) rows.push_back(row);
     }
   }
-  for (const Row& row : rows) all += row.median();
+  for (const Timed& row : rows) all += row.median();
   if (recorded) WriteFileAtomically(trace, recorded->ToJson());
   const Shape batch = data->ProvideData()[0].shape;
   if (json) {
     nlohmann::json calls = nlohmann::json::array();
-    for (const Row& row : rows) calls.push_back(ToJson(row, all));
+    for (const Timed& row : rows) calls.push_back(CallToJson(row, all));
     PrintLine(nlohmann::json{{"model", model.Name()},
                              {"phase", predict ? "prediction" : "training"},
                              {"batch", batch[0]},

@@ -19,14 +19,14 @@ namespace bindery::cli {
 namespace {
 
 // The names that ArrayIter gives its arrays.
-constexpr const char *kData = "data", *kLabel = "softmax_label";
+constexpr const char *kDataName = "data", *kLabelName = "softmax_label";
 
 constexpr const char* kNumbersKey = "bindery.outputs";  // of Model::metadata: the names of numbers, a line each
 
 // Its input; nullptr if it is called otherwise.
 NodePtr FindData(const Model& model) {
   for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
-    if (node->is_variable() && node->name() == kData) return node;
+    if (node->is_variable() && node->name() == kDataName) return node;
   }
   return nullptr;
 }
@@ -34,7 +34,7 @@ NodePtr FindData(const Model& model) {
 // Throws CheckpointError unless `values` are just those called `names`; `source` is where they come from.
 void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& values, const std::string& source) {
   for (const std::string& name : names) {
-    if (name == kData || name == kLabel || values.contains(name)) continue;
+    if (name == kDataName || name == kLabelName || values.contains(name)) continue;
     Throw<CheckpointError>("{} has no value for \"{}\": it is not this model, trained", source, name);
   }
   for (const auto& [name, value] : values) {
@@ -49,7 +49,7 @@ int64_t ClassesOf(const Model& model) {
   if (const int64_t characters = VocabularySize(model); characters > 0) return characters;
   const auto sample = SampleShape(model);
   if (!sample || model.symbol.size() != 1) return 0;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kDataName, sample->Insert(BatchAxis(model), 1)}});
   return shapes.outputs[0] && shapes.outputs[0]->rank() == 2 ? (*shapes.outputs[0])[1] : 0;
 }
 
@@ -79,9 +79,9 @@ void SetSampleShape(Model* model, const Shape& sample) {
   const NodePtr data = FindData(*model);
   if (!data || SampleShape(*model)) return;
   const Symbol declared = Variable(
-      kData,
+      kDataName,
       {.shape = sample.Insert(0, kUnknownDim), .dtype = data->declared_dtype, .annotations = data->annotations()});
-  model->symbol = model->symbol.Compose({{kData, declared}});
+  model->symbol = model->symbol.Compose({{kDataName, declared}});
 }
 
 Model AsClassifier(Model model) {
@@ -96,11 +96,11 @@ Model AsClassifier(Model model) {
   if (inputs.size() != 1 || model.symbol.size() != 1 || has_loss) return model;
   const Node& input = *inputs[0];
   const Symbol data = Variable(
-      kData, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
+      kDataName, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
   Symbol scores = model.symbol.Compose({{input.name(), data}});
   const InferredShapes shapes = InferShapesPartial(scores, {});
   if (model.metadata.contains(kNumbersKey)) {
-    scores = LinearRegressionOutput(scores, Variable(kLabel), {}, "regression");
+    scores = LinearRegressionOutput(scores, Variable(kLabelName), {}, "regression");
   } else if (shapes.outputs[0] && shapes.outputs[0]->rank() == 2) {
     scores = SoftmaxOutput(ScoresOf(scores), {}, "softmax");
   }
@@ -110,16 +110,16 @@ Model AsClassifier(Model model) {
 
 bool IsComplete(const Model& model) {
   return std::ranges::all_of(model.symbol.ListArguments(), [&](const std::string& name) {
-    return name == kData || name == kLabel || model.params.contains(name);
+    return name == kDataName || name == kLabelName || model.params.contains(name);
   });
 }
 
 void CheckArguments(const Model& model, bool labelled) {
   const std::vector<std::string> names = model.symbol.ListArguments();
-  for (const char* wanted : {kData, kLabel}) {
-    if (std::find(names.begin(), names.end(), wanted) != names.end() || (wanted == kLabel && !labelled)) continue;
+  for (const char* wanted : {kDataName, kLabelName}) {
+    if (std::find(names.begin(), names.end(), wanted) != names.end() || (wanted == kLabelName && !labelled)) continue;
     Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
-                      wanted == kData ? "samples" : "labels", fmt::join(names, ", "));
+                      wanted == kDataName ? "samples" : "labels", fmt::join(names, ", "));
   }
 }
 
@@ -128,16 +128,16 @@ void CheckArguments(const Model& model, bool labelled) {
 // classes.
 bool GivesNumbers(const Model& model) {
   const std::vector<std::string> arguments = model.symbol.ListArguments();
-  const auto label = std::ranges::find(arguments, kLabel);
+  const auto label = std::ranges::find(arguments, kLabelName);
   const auto sample = SampleShape(model);
   if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
   const auto compares = [](const NodePtr& node) {
     if (node->is_variable() || !IsLoss(*node) || !node->op().is_view || node->inputs().size() != 2) return false;
     const NodePtr& with = node->inputs()[1].node;
-    return with->is_variable() && with->name() == kLabel;
+    return with->is_variable() && with->name() == kLabelName;
   };
   if (std::ranges::none_of(Graph::Of(model.symbol).nodes, compares)) return false;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kDataName, sample->Insert(BatchAxis(model), 1)}});
   const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
   return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
 }

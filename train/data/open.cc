@@ -1,6 +1,6 @@
 #include "train/data/open.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <glob.h>
 
 #include <algorithm>

@@ -39,7 +39,7 @@ void AppendBytes(T value, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof value);  // little-endian, as all that we run on
 }
 
-std::string Record(const std::string& message) {
+std::string Framed(const std::string& message) {
   std::string record;
   AppendBytes<uint64_t>(message.size(), &record);
   AppendBytes<uint32_t>(MaskedCrc32c(record), &record);
@@ -88,7 +88,7 @@ struct EventWriter::Impl {
   }
   void Write(events::Event event) {
     event.set_wall_time(Now());
-    const std::string record = Record(event.SerializeAsString());
+    const std::string record = Framed(event.SerializeAsString());
     const std::lock_guard lock(mutex);
     file.write(record.data(), static_cast<std::streamsize>(record.size()));
     Check();
