@@ -1,7 +1,8 @@
 """Headers that are compiled once for all that include them first: half of most files' time goes into headers.
 
 A library's holds what its files read from outside and of the layers below, so that a change of its own headers compiles
-only what includes those. Files still include what they use; --define=precompiled=no shows whether they do.
+only what includes those. Files still include what they use; --define=precompiled=no --define=joined=no shows whether
+they do.
 """
 
 load("//base:compile.bzl", "COMPILE_ATTRIBUTES", "COMPILE_FRAGMENTS", "COMPILE_TOOLCHAINS", "RELOCATABLE", "compile")
