@@ -8,15 +8,12 @@
 #include "base/parse_number.h"
 
 namespace bindery {
-namespace {
 
 std::string_view Trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n";
   const size_t begin = text.find_first_not_of(kBlanks);
   return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
-
-}  // namespace
 
 CallText::CallText(std::string what, std::string_view text) : what_(std::move(what)), text_(text) {
   text = Trim(text);

@@ -109,11 +109,6 @@ bool Fits(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
-}
-
 }  // namespace
 
 // Makes the function that fills a tensor.

@@ -11,7 +11,7 @@
 namespace bindery::onnx {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 
 std::string Permuted(Exporter& ex, const std::string& x, const std::vector<int64_t>& axes) {
   const std::string y = ex.Add("Transpose", {x});
@@ -78,10 +78,10 @@ void ExportAttention(Exporter& ex) {
   std::string seen = SeenInWindows(ex, attrs, query[-2], key[-2], &blind);
   const auto also = [&](const std::string& more) { seen = seen.empty() ? more : ex.Add("And", {seen, more}); };
   if (attrs.masked && !added) also(ex.In(3));
-  if (!seen.empty()) scores = ex.Add("Where", {seen, scores, ex.Number(-kInfinity, dtype)});
+  if (!seen.empty()) scores = ex.Add("Where", {seen, scores, ex.Number(kUnseen, dtype)});
   std::string weights = ex.Add("Softmax", {scores});
   ex.Set("axis", int64_t{-1});
-  if (added) also(ex.Add("Greater", {ex.In(3), ex.Number(-kInfinity, dtype)}));
+  if (added) also(ex.Add("Greater", {ex.In(3), ex.Number(kUnseen, dtype)}));
   // The softmax of a query that sees nothing is of no number.
   if (blind) weights = ex.Add("Where", {seen, weights, ex.Number(0, dtype)});
   const std::string values = WithHeads(ex, 2, kv_heads, heads);

@@ -15,10 +15,10 @@ namespace {
 constexpr int kIrVersion = 8;           // that of opset 17's time
 constexpr int64_t kInlineBytes = 1024;  // of a parameter, though others are outside
 
-using Rows = std::map<std::string, const ExportRow*, std::less<>>;
-const Rows& AllRows() {
-  static const Rows rows = [] {
-    Rows all;
+using ExportTable = std::map<std::string, const ExportRow*, std::less<>>;
+const ExportTable& ExportRows() {
+  static const ExportTable rows = [] {
+    ExportTable all;
     for (const auto& table :
          {ArrangeExports(), AttentionExports(), BitExports(), ElementwiseExports(), IndexExports(), LossExports(),
           NnExports(), NormExports(), RandomExports(), SequenceExports(), ShapeExports()}) {
@@ -42,8 +42,8 @@ TensorProto* Fill(const HostTensor& value, TensorProto* tensor) {
 }  // namespace
 
 bool IsExported(const Node& node) {
-  const auto row = AllRows().find(node.op().name);
-  return row != AllRows().end() && (row->second->fits == nullptr || row->second->fits(node));
+  const auto row = ExportRows().find(node.op().name);
+  return row != ExportRows().end() && (row->second->fits == nullptr || row->second->fits(node));
 }
 
 Exporter::Exporter(const Model& model, bool data_outside)
@@ -78,7 +78,7 @@ ModelProto Exporter::Run() {
     if (node_->is_variable()) continue;
     names_[node_.get()].resize(static_cast<size_t>(node_->num_outputs()));
     try {
-      AllRows().find(node_->op().name)->second->export_node(*this);
+      ExportRows().find(node_->op().name)->second->export_node(*this);
     } catch (const Error& error) {
       Throw<ModelError>("{}: it cannot be exported: {}", Describe(*node_), error.message());
     }
@@ -343,7 +343,7 @@ namespace bindery {
 
 std::vector<std::string> OnnxExports() {
   std::vector<std::string> names;
-  for (const auto& [name, row] : onnx::AllRows()) names.push_back(name);
+  for (const auto& [name, row] : onnx::ExportRows()) names.push_back(name);
   return names;
 }
 

@@ -12,8 +12,6 @@
 namespace bindery::onnx {
 namespace {
 
-constexpr size_t kMaxNumbers = 1024;
-
 using Folded = std::optional<Numbers>;
 
 // Of the first axis of a list.

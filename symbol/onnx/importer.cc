@@ -25,10 +25,10 @@ bool SaysBatch(const std::string& param) {
   return lower == "n" || lower.starts_with("batch");
 }
 
-using Rows = std::map<std::string, std::map<int64_t, const ImportRow*>>;
-const Rows& AllRows() {
-  static const Rows rows = [] {
-    Rows all;
+using ImportTable = std::map<std::string, std::map<int64_t, const ImportRow*>>;
+const ImportTable& ImportRows() {
+  static const ImportTable rows = [] {
+    ImportTable all;
     for (const auto& table :
          {AttentionImports(), ControlImports(), ElementwiseImports(), IndexImports(), LossImports(), NnImports(),
           NormImports(), QuantizeImports(), RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
@@ -61,8 +61,8 @@ int64_t OwnOpset(const google::protobuf::RepeatedPtrField<OperatorSetIdProto>& s
 }
 
 const ImportRow* FindImport(const std::string& op, int64_t opset) {
-  const auto rows = AllRows().find(op);
-  if (rows == AllRows().end()) return nullptr;
+  const auto rows = ImportRows().find(op);
+  if (rows == ImportRows().end()) return nullptr;
   const auto after = rows->second.upper_bound(opset);
   return after == rows->second.begin() ? nullptr : std::prev(after)->second;
 }
@@ -309,7 +309,7 @@ Model ParseOnnx(std::string_view bytes, const std::string& source_name, const st
 
 std::map<std::string, std::vector<int>> OnnxImports() {
   std::map<std::string, std::vector<int>> imports;
-  for (const auto& [op, rows] : onnx::AllRows()) {
+  for (const auto& [op, rows] : onnx::ImportRows()) {
     for (const auto& [since, row] : rows) imports[op].push_back(static_cast<int>(since));
   }
   return imports;

@@ -8,12 +8,6 @@
 #include "symbol/ops/rules.h"
 
 namespace bindery::onnx {
-namespace {
-
-constexpr int64_t kMaxNumbers = 1024;  // elements of what may be numbers
-
-}  // namespace
-
 // --- Attributes.
 
 const AttributeProto* Importer::Find(const char* key) const {
@@ -191,7 +185,7 @@ std::optional<Numbers> Importer::NumbersOf(int input) const {
   const Value& value = *ValueOf(input);
   if (value.numbers) return value.numbers;
   if (!value.constant || value.is_input || IsFloat(value.constant->dtype()) || value.constant->shape().rank() > 1 ||
-      value.constant->elements() > kMaxNumbers) {
+      value.constant->elements() > int64_t{kMaxNumbers}) {
     return std::nullopt;
   }
   return Numbers{StaticExtents(input), value.constant->shape().rank() == 0, value.constant->dtype()};

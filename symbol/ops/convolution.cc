@@ -79,7 +79,7 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
 
 // dx = the transposed convolution of dy with w, dw = the correlation of x with dy, db = the sum of dy over samples and
 // positions.
-struct Layer {
+struct ConvolutionLayer {
   using Attrs = ConvolutionAttrs;
   using GradDataAttrs = ConvolutionGradDataAttrs;
   static constexpr char kName[] = "Convolution";
@@ -131,7 +131,7 @@ struct Layer {
     return rule::BroadcastTo(Reshape(b, {.shape = per_channel}), shape);
   }
 };
-using Linear = rule::LinearLayer<Layer>;
+using LinearConvolution = rule::LinearLayer<ConvolutionLayer>;
 
 }  // namespace
 
@@ -177,7 +177,7 @@ Symbol Deconvolution(const Symbol& data, const Symbol& weight, const Symbol& bia
 }
 
 const OpDef& ConvolutionOp() {
-  static const OpDef op = Linear::Forward(
+  static const OpDef op = LinearConvolution::Forward(
       "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if "
       "any.");
   return op;
@@ -216,13 +216,13 @@ const OpDef& QuantizedConvolutionOp() {
 }
 
 const OpDef& ConvolutionGradDataOp() {
-  static const OpDef op = Linear::GradData(
+  static const OpDef op = LinearConvolution::GradData(
       "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed convolution.");
   return op;
 }
 
 const OpDef& ConvolutionGradWeightOp() {
-  static const OpDef op = Linear::GradWeight(
+  static const OpDef op = LinearConvolution::GradWeight(
       "dw[f, c, k] = sum over n, o of dy[n, f, o] x[n, c, o stride + k dilate - pad]; db[f] = sum of dy[n, f, o].");
   return op;
 }

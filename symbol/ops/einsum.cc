@@ -16,7 +16,7 @@ namespace {
 // Letters by their codes; axes of "..." by their distance from its last, from here on.
 using Labels = std::vector<int>;
 constexpr int kUnnamed = 1000;
-constexpr int kOne = -1;  // an axis of extent 1
+constexpr int kOfOne = -1;  // an axis of extent 1
 
 bool Has(const Labels& labels, int label) { return std::ranges::find(labels, label) != labels.end(); }
 
@@ -56,7 +56,7 @@ struct Term {
 Symbol Arranged(const Term& term, const Labels& order) {
   const auto rank = static_cast<int64_t>(term.labels.size());
   Symbol x = term.symbol;
-  const auto ones = static_cast<size_t>(std::ranges::count(order, kOne));
+  const auto ones = static_cast<size_t>(std::ranges::count(order, kOfOne));
   if (ones > 0) {  // behind all others first
     std::vector<int64_t> shape(term.labels.size(), 0);
     shape.insert(shape.end(), ones, 1);
@@ -65,7 +65,7 @@ Symbol Arranged(const Term& term, const Labels& order) {
   std::vector<int64_t> axes;
   int64_t next_one = rank;
   for (const int label : order) {
-    axes.push_back(label == kOne ? next_one++ : std::ranges::find(term.labels, label) - term.labels.begin());
+    axes.push_back(label == kOfOne ? next_one++ : std::ranges::find(term.labels, label) - term.labels.begin());
   }
   return std::ranges::is_sorted(axes) ? x : Transpose(x, {.axes = axes});
 }
@@ -114,35 +114,35 @@ Labels Joined(std::initializer_list<Labels> parts) {
 // The product, with the labels that are kept. All axes of both are common, or kept.
 Term Product(const Term& a, const Term& b, const Labels& kept, const std::string& equation) {
   Labels common, of_a, of_b;
-  int summed = kOne;  // the axis of the product of matrices
+  int summed = kOfOne;  // the axis of the product of matrices
   for (const int label : a.labels) {
     if (!Has(b.labels, label)) {
       of_a.push_back(label);
-    } else if (!Has(kept, label) && label < kUnnamed && summed == kOne) {
+    } else if (!Has(kept, label) && label < kUnnamed && summed == kOfOne) {
       summed = label;
     } else {
       common.push_back(label);
     }
   }
   std::ranges::copy_if(b.labels, std::back_inserter(of_b), [&](int label) { return !Has(a.labels, label); });
-  const size_t least = summed == kOne ? 0 : 1;  // of a matrix, rows and columns
+  const size_t least = summed == kOfOne ? 0 : 1;  // of a matrix, rows and columns
   const size_t rank = common.size() + std::max(of_a.size(), least) + std::max(of_b.size(), least);
   if (rank > Shape::kMaxRank) Throw<ModelError>("Einsum \"{}\": a product of {} axes is too large", equation, rank);
-  if (summed == kOne) {
-    const Symbol left = Arranged(a, Joined({common, of_a, Labels(of_b.size(), kOne)}));
-    const Symbol right = Arranged(b, Joined({common, Labels(of_a.size(), kOne), of_b}));
+  if (summed == kOfOne) {
+    const Symbol left = Arranged(a, Joined({common, of_a, Labels(of_b.size(), kOfOne)}));
+    const Symbol right = Arranged(b, Joined({common, Labels(of_a.size(), kOfOne), of_b}));
     return Reduced({left * right, Joined({common, of_a, of_b})}, kept);
   }
   // Rows are a's last own axis and columns b's; other axes are of the batch, stretched where an operand has none.
   const auto take_last = [](Labels& labels) {
-    if (labels.empty()) return kOne;
+    if (labels.empty()) return kOfOne;
     const int last = labels.back();
     labels.pop_back();
     return last;
   };
   const int row = take_last(of_a), column = take_last(of_b);
-  const Symbol left = Arranged(a, Joined({common, of_a, Labels(of_b.size(), kOne), {row, summed}}));
-  const Symbol right = Arranged(b, Joined({common, Labels(of_a.size(), kOne), of_b, {summed, column}}));
+  const Symbol left = Arranged(a, Joined({common, of_a, Labels(of_b.size(), kOfOne), {row, summed}}));
+  const Symbol right = Arranged(b, Joined({common, Labels(of_a.size(), kOfOne), of_b, {summed, column}}));
   return Reduced({MatMul(left, right), Joined({common, of_a, of_b, {row, column}})}, kept);
 }
 

@@ -87,7 +87,7 @@ struct Unary {
   const char* name;
   double (*f)(double);
 };
-constexpr Unary kUnary[] = {
+constexpr Unary kUnaryNumbers[] = {
     {"Negative", [](double x) { return -x; }},
     {"Abs", [](double x) { return std::abs(x); }},
     {"Sign", [](double x) { return static_cast<double>((x > 0) - (x < 0)); }},
@@ -106,7 +106,7 @@ struct Binary {
   const char* name;
   double (*f)(double a, double b);
 };
-constexpr Binary kBinary[] = {
+constexpr Binary kBinaryNumbers[] = {
     {"Add", [](double a, double b) { return a + b; }},
     {"Sub", [](double a, double b) { return a - b; }},
     {"Mul", [](double a, double b) { return a * b; }},
@@ -265,7 +265,7 @@ void TakeNumbers(InferContext& c, int64_t axis_attr) {
 }
 
 NumbersRule ElementwiseNumbers(std::string_view name) {
-  for (const Unary& row : kUnary) {
+  for (const Unary& row : kUnaryNumbers) {
     if (name != row.name) continue;
     return [f = row.f](InferContext& c) {
       if (!Ready(c)) return;
@@ -274,7 +274,7 @@ NumbersRule ElementwiseNumbers(std::string_view name) {
       c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), std::move(result)));
     };
   }
-  for (const Binary& row : kBinary) {
+  for (const Binary& row : kBinaryNumbers) {
     if (name != row.name) continue;
     return [f = row.f](InferContext& c) {
       if (!Ready(c)) return;

@@ -84,7 +84,7 @@ void InferRecurrent(InferContext& c, const Attrs& attrs, Value weight, Value pee
   }
 }
 
-void Infer(InferContext& c) {
+void InferStates(InferContext& c) {
   const auto& attrs = c.attrs<Attrs>();
   const int64_t hidden = attrs.hidden;
   c.in(2).Set({hidden});
@@ -99,7 +99,7 @@ void Infer(InferContext& c) {
                   c.in(6)});
 }
 
-void InferGrad(InferContext& c) {
+void InferStatesGrad(InferContext& c) {
   const auto& attrs = c.attrs<Attrs>();
   const int64_t hidden = attrs.hidden, gates = GatesOf(attrs) * hidden;
   InferRecurrent(c, attrs, c.in(3), c.in(4),
@@ -254,7 +254,7 @@ const OpDef& RecurrentOp() {
                  Optional("lengths", If(&Attrs::lengths))},
       .outputs = {"output", "state", Optional("cell", If(IsLstm)), Hidden("previous"),
                   Hidden(Optional("saved", If(HasGates))), Hidden(Optional("previous_cell", If(IsLstm)))},
-      .infer = Infer,
+      .infer = InferStates,
       .check = CheckRecurrentAttrs,
       .gradient = RecurrentGradient,
   };
@@ -271,7 +271,7 @@ const OpDef& RecurrentGradOp() {
                  "saved", Optional("previous_cell", If(IsLstm))},
       .outputs = {"data_grad", "initial_state_grad", Optional("initial_cell_grad", If(IsLstm)),
                   Optional("product_grad", If(ResetsAfter))},
-      .infer = InferGrad,
+      .infer = InferStatesGrad,
       .check = CheckRecurrentAttrs,
       .not_differentiable = "the second derivative of a recurrent layer is not provided",
   };

@@ -48,7 +48,7 @@ void InferReduceOp(InferContext& c) {
   InferReduce(c.attrs<ReduceAttrs>(), c.in(0), c.out(0));
 }
 
-void InferOfFloats(InferContext& c) {
+void InferReduceOfFloats(InferContext& c) {
   InferReduceOp(c);
   const auto dtype = c.in(0).dtype();
   if (dtype && !IsFloat(*dtype)) Throw<ShapeError>("takes floating point numbers, got {}", *dtype);
@@ -209,8 +209,8 @@ const OpDef& SumSquareOp() {
 
 const OpDef& LogSumExpOp() {
   static const OpDef op = [] {
-    OpDef def = Reduction("LogSumExp", "log of the sum of e^x over axes: max + log sum e^(x - max).", InferOfFloats,
-                          LogSumExpGradient);
+    OpDef def = Reduction("LogSumExp", "log of the sum of e^x over axes: max + log sum e^(x - max).",
+                          InferReduceOfFloats, LogSumExpGradient);
     def.zero_to_zero = false;
     return def;
   }();

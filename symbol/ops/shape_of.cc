@@ -190,12 +190,12 @@ OpDef Define(const ByNumbers& row) {
 }
 
 template <size_t kRow>
-const OpDef& OpOf() {
+const OpDef& ByNumbersOp() {
   static const OpDef op = Define(kRows[kRow]);
   return op;
 }
-constexpr auto kOps = []<size_t... k>(std::index_sequence<k...>) {
-  return std::array<const OpDef& (*)(), sizeof...(k)>{OpOf<k>...};
+constexpr auto kByNumbers = []<size_t... k>(std::index_sequence<k...>) {
+  return std::array<const OpDef& (*)(), sizeof...(k)>{ByNumbersOp<k>...};
 }
 (std::make_index_sequence<std::size(kRows)>());
 
@@ -216,12 +216,12 @@ int64_t CountOf(const RangeAttrs& attrs) {
 
 const OpDef& ByNumbersOp(std::string_view name) {
   for (size_t i = 0; i < std::size(kRows); ++i) {
-    if (name == kRows[i].name) return kOps[i]();
+    if (name == kRows[i].name) return kByNumbers[i]();
   }
   Throw<ModelError>("no operator is called \"{}\"", name);
 }
 
-std::span<const OpDef& (*const)()> ByNumbersOps() { return kOps; }
+std::span<const OpDef& (*const)()> ByNumbersOps() { return kByNumbers; }
 
 Symbol ByNumbersFunction::operator()(std::vector<Symbol> inputs, const std::string& name) const {
   return Apply(op(), op().attrs_type->FromMap({}), std::move(inputs), name);

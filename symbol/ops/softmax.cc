@@ -43,7 +43,7 @@ std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
   return result;
 }
 
-void InferOfFloats(InferContext& c) {
+void InferSoftmaxOfFloats(InferContext& c) {
   InferSoftmax<LogSoftmaxAttrs>(c);
   rule::ExpectFloat(c.out(0));
 }
@@ -74,7 +74,7 @@ const OpDef& LogSoftmaxOp() {
       .name = "LogSoftmax",
       .doc = "y_i = x_i - log sum_j exp(x_j) along one axis.",
       .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
-      .infer = InferOfFloats,
+      .infer = InferSoftmaxOfFloats,
       .check = CheckAxis,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy - e^y sum_j dy_j. Only y is kept.
@@ -91,7 +91,7 @@ const OpDef& LogSoftmaxGradOp() {
       .doc = "dx = dy - e^y sum_j dy_j, from the output y.",
       .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
       .inputs = {"output_grad", "output"},
-      .infer = InferOfFloats,
+      .infer = InferSoftmaxOfFloats,
       .check = CheckAxis,
       .gradient = LogSoftmaxGradGradient,
       .inplace = {{0, 0}, {1, 0}},
@@ -105,7 +105,7 @@ const OpDef& HardmaxOp() {
       .name = "Hardmax",
       .doc = "1 at the first of the largest elements along one axis, else 0.",
       .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
-      .infer = InferOfFloats,
+      .infer = InferSoftmaxOfFloats,
       .check = CheckAxis,
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // piecewise constant
   };

@@ -75,7 +75,7 @@ void InferLabel(InferContext& c, Value data, Value label) {
 }
 
 // Data and label -> output; of the gradient: output, label [, valid count] [, head gradient] -> data gradient.
-void Infer(InferContext& c) {
+void InferOutput(InferContext& c) {
   const Value data = c.in(0), output = c.out(0);
   rule::Same({data, output});
   InferLabel(c, data, c.in(1));  // of any type
@@ -89,9 +89,9 @@ void Infer(InferContext& c) {
   });
 }
 
-void InferGrad(InferContext& c) {
+void InferOutputGrad(InferContext& c) {
   rule::Same({c.in(0), c.in(3), c.out(0)});
-  Infer(c);
+  InferOutput(c);
   c.in(2).Set({1});
   c.in(2).SetDType(DType::kFloat32);
 }
@@ -119,7 +119,7 @@ const OpDef& SoftmaxOutputOp() {
       .doc = "p = softmax(x); a loss head: dx = (p - target) grad_scale / divisor.",
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
       .inputs = {"data", "label"},
-      .infer = Infer,
+      .infer = InferOutput,
       .check = CheckSoftmaxOutputAttrs,
       .gradient = Gradient,
       .is_loss = [](const AnyAttrs& attrs) { return !attrs.get<SoftmaxOutputAttrs>().out_grad; },
@@ -138,7 +138,7 @@ const OpDef& SoftmaxOutputGradOp() {
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
       .inputs = {"output", "label", Optional("valid_count", If(CountsValid)),
                  Optional("head_grad", If(&SoftmaxOutputAttrs::out_grad))},
-      .infer = InferGrad,
+      .infer = InferOutputGrad,
       .check = CheckSoftmaxOutputAttrs,
       .not_differentiable = "a loss head's gradient is a convention, not a function of its output alone",
       .inplace = {{0, 0}},

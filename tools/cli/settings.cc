@@ -26,7 +26,7 @@ using Sections = std::map<std::string, OptionTexts>;     // by command, "" being
 
 bool IsFlag(const CLI::Option& option) { return option.get_expected_max() == 0; }
 
-std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
+std::vector<const CLI::App*> Subcommands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
@@ -71,7 +71,7 @@ std::optional<std::string> ValueOf(std::string_view text) {
 
 void WarnOfMisspelled(const CLI::App& app) {
   std::vector<std::string> known = {VariableOf(kConfig)};
-  for (const CLI::App* command : CommandsOf(app)) {
+  for (const CLI::App* command : Subcommands(app)) {
     for (const std::string& name : NamesOf(*command)) known.push_back(VariableOf("--" + name));
   }
   WarnOfUnknownVariables(known);
@@ -100,7 +100,7 @@ void AddConfigOption(CLI::App* app) {
 Sections Settings::Parse(const CLI::App& app, const std::string& path, std::string_view text) {
   std::vector<std::string> commands, names;
   std::map<std::string, std::vector<std::string>> names_of;
-  for (const CLI::App* command : CommandsOf(app)) {
+  for (const CLI::App* command : Subcommands(app)) {
     commands.push_back(command->get_name());
     names_of[command->get_name()] = NamesOf(*command);
     names.insert(names.end(), names_of[command->get_name()].begin(), names_of[command->get_name()].end());
