@@ -14,4 +14,10 @@ std::vector<std::string_view> SplitText(std::string_view text, char separator) {
   return parts;
 }
 
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
 }  // namespace bindery

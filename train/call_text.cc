@@ -6,14 +6,9 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 
 namespace bindery {
-
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\n";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
 
 CallText::CallText(std::string what, std::string_view text) : what_(std::move(what)), text_(text) {
   text = Trim(text);

@@ -53,9 +53,6 @@ class CallPrinter {
   bool empty_ = true;
 };
 
-// Without blanks, tabs and ends of lines around it.
-std::string_view Trim(std::string_view text);
-
 // Cuts at commas that are not inside parentheses: "accuracy(axis=1),mse" -> two. Blanks around the parts are dropped.
 std::vector<std::string> SplitCalls(std::string_view text);
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/split_text.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/model.h"
 #include "train/call_text.h"

@@ -33,5 +33,13 @@ TEST(SplitTextTest, PartsPointIntoTheText) {
   EXPECT_EQ(parts[1].data(), text.data() + 3);
 }
 
+TEST(TrimTest, TakesBlanksFromBothEndsAlone) {
+  const std::string text = " \ta b\r\n";
+  EXPECT_EQ(Trim(text), "a b");
+  EXPECT_EQ(Trim(text).data(), text.data() + 2);
+  EXPECT_EQ(Trim(" \t\r\n"), "");
+  EXPECT_EQ(Trim(""), "");
+}
+
 }  // namespace
 }  // namespace bindery

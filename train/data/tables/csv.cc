@@ -13,14 +13,10 @@
 #include "base/files.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 
 namespace bindery {
 namespace {
-
-std::string_view Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
 
 // With a "+" before it or without.
 template <class T>
