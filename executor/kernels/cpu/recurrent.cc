@@ -1,7 +1,7 @@
 // Recurrent layers: threads take samples, which have nothing to do with each other, and go through all steps without
 // waiting for one another. A step is a product of the states of up to 64 samples and the weights, which are packed once
-// in panels of two vectors of columns, those of 64 hidden units and of their gates side by side, and one vector loop over
-// these units for all gates.
+// in panels of two vectors of columns, those of 64 hidden units and of their gates one after another, and one vector
+// loop over these units for all gates.
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/recurrent_layer.h"
 
