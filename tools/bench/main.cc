@@ -56,19 +56,6 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
   return json;
 }
 
-// Kernels by what bounds them: their arithmetic or their bytes. What of the data is still in caches may be faster than
-// memory: then a share is above 1.
-void PrintRoofline(const ModelBenchResult& r, const Roofline& roofline) {
-  fmt::print("          {:>9} {:>8} {:>8} {:>9} {:>8} {:>6} of  {}\n", "ms", "MFLOP", "MiB", "GFLOP/s", "GB/s", "share",
-             "kernel");
-  for (const KernelTime& k : r.kernels) {
-    fmt::print("          {:9.4f} {:8.1f} {:8.2f} {:9.1f} {:8.1f} {:6.2f} {}  {} {} {}\n", k.milliseconds,
-               k.operations * 1e-6, k.bytes / (1 << 20), k.operations * 1e-6 / k.milliseconds,
-               k.bytes * 1e-6 / k.milliseconds, roofline.Share(k.operations, k.bytes, k.milliseconds),
-               roofline.IsBoundByMemory(k.operations, k.bytes) ? "memory" : "FMA   ", k.op, k.node, k.implementation);
-  }
-}
-
 void Print(const ModelBenchResult& r, const Roofline* roofline) {
   const double mib = 1 << 20;
   fmt::print(
@@ -82,7 +69,7 @@ void Print(const ModelBenchResult& r, const Roofline* roofline) {
       r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib,
       static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
       r.calls_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
-  if (roofline) return PrintRoofline(r, *roofline);
+  if (roofline) return PrintRoofline(r.kernels, *roofline);
   for (const KernelTime& k : r.kernels)
     fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);
 }
@@ -290,7 +277,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--per-kernel", options.per_kernel, "list every kernel");
   app.add_flag("--roofline", by_roofline,
                "list every kernel with its operations and bytes, and the share of what the machine's arithmetic or "
-               "memory, measured first, could do at best");
+               "memory, measured first, could do at best; then all kernels of each operator together");
   app.add_flag("--chain,!--no-chain", chain, "measure the chain of one-element operators")->capture_default_str();
   app.add_option(
       "--table", table,

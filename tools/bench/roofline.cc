@@ -1,8 +1,14 @@
 #include "tools/bench/roofline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/isa.h"
@@ -103,6 +109,38 @@ Roofline MeasureRoofline(int threads) {
     return 3.0 * sizeof(float) * static_cast<double>(kElements);
   });
   return roofline;
+}
+
+void PrintRoofline(const std::vector<KernelTime>& kernels, const Roofline& roofline) {
+  struct Sum {
+    int calls = 0;
+    double milliseconds = 0, operations = 0, ideal = 0;
+  };
+  std::map<std::string, Sum> operators;
+  double all = 0;
+  fmt::print("          {:>9} {:>8} {:>8} {:>9} {:>8} {:>6} of  {}\n", "ms", "MFLOP", "MiB", "GFLOP/s", "GB/s", "share",
+             "kernel");
+  for (const KernelTime& k : kernels) {
+    if (k.milliseconds <= 0) continue;  // of values that are derived once
+    const double share = roofline.Share(k.operations, k.bytes, k.milliseconds);
+    fmt::print("          {:9.4f} {:8.1f} {:8.2f} {:9.1f} {:8.1f} {:6.2f} {}  {} {} {}\n", k.milliseconds,
+               k.operations * 1e-6, k.bytes / (1 << 20), k.operations * 1e-6 / k.milliseconds,
+               k.bytes * 1e-6 / k.milliseconds, share,
+               roofline.IsBoundByMemory(k.operations, k.bytes) ? "memory" : "FMA   ", k.op, k.node, k.implementation);
+    Sum& sum = operators[k.op];
+    ++sum.calls;
+    sum.milliseconds += k.milliseconds;
+    sum.operations += k.operations;
+    sum.ideal += share * k.milliseconds;
+    all += k.milliseconds;
+  }
+  std::vector<std::pair<std::string, Sum>> longest(operators.begin(), operators.end());
+  std::ranges::sort(longest, std::greater(), [](const auto& row) { return row.second.milliseconds; });
+  fmt::print("          {:>9} {:>8} {:>9} {:>6}  {}\n", "ms", "of all", "GFLOP/s", "share", "operator, calls");
+  for (const auto& [name, sum] : longest) {
+    fmt::print("          {:9.4f} {:7.1f}% {:9.1f} {:6.2f}  {}, {}\n", sum.milliseconds, 100 * sum.milliseconds / all,
+               sum.operations * 1e-6 / sum.milliseconds, sum.ideal / sum.milliseconds, name, sum.calls);
+  }
 }
 
 }  // namespace bindery::bench

@@ -1,6 +1,10 @@
 // What this machine can do, to measure kernels by: the roofline.
 #pragma once
 
+#include <vector>
+
+#include "tools/bench/model_bench.h"
+
 namespace bindery::bench {
 
 // Both measured, by so many threads, in thousands of millions a second.
@@ -13,5 +17,9 @@ struct Roofline {
 };
 
 Roofline MeasureRoofline(int threads);
+
+// Kernels by what bounds them, their arithmetic or their bytes, and after them those of each operator together. What of
+// the data is still in caches may be faster than memory: then a share is above 1.
+void PrintRoofline(const std::vector<KernelTime>& kernels, const Roofline& roofline);
 
 }  // namespace bindery::bench

@@ -22,7 +22,7 @@ from protocol import Failure, Side, end_all, ended_on_failure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Of gradient descent. Roundings grow in ResNet-50 at the first rate: losses of JAX and PyTorch part by 3e-3 in a step.
-RATE, RATE_OF_RESNET50, MOMENTUM = 1e-3, 1e-5, 0.9
+RATE, RATE_OF_RESNET50, MOMENTUM = 1e-3, 1e-6, 0.9
 # What an earlier run must have in common with one that goes on with it.
 SAME = ("machine", "threads", "rounds", "turn_ms", "trials", "trial_ms", "search", "commit")
 TUNINGS = ("off", "measured", "winograd")

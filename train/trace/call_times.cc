@@ -199,8 +199,9 @@ double OperationsOf(const Plan& plan, const PlanCall& call) {
     int per_element;        // the value, an input (0, 1) or the output (-1), of whose elements each takes such a sum
   };
   static const std::map<std::string, Rule> kRules = {
-      {"Convolution", {false, -1}},    {"ConvolutionGradData", {false, 0}},    {"ConvolutionGradWeight", {true, 0}},
-      {"FullyConnected", {false, -1}}, {"FullyConnectedGradData", {false, 0}}, {"FullyConnectedGradWeight", {true, 0}}};
+      {"ConvolutionAdd", {false, -1}},        {"Deconvolution", {false, 0}},          {"Convolution", {false, -1}},
+      {"ConvolutionGradData", {false, 0}},    {"ConvolutionGradWeight", {true, 0}},   {"FullyConnected", {false, -1}},
+      {"FullyConnectedGradData", {false, 0}}, {"FullyConnectedGradWeight", {true, 0}}};
   const auto shape_of = [&](const std::vector<int>& values, size_t i) -> const Shape* {
     return i < values.size() && values[i] >= 0 ? &plan.values[static_cast<size_t>(values[i])].type.shape : nullptr;
   };
@@ -211,6 +212,25 @@ double OperationsOf(const Plan& plan, const PlanCall& call) {
     const double rows = static_cast<double>((*out)[-2]);
     const double inner = static_cast<double>((*a)[-1]) * static_cast<double>((*a)[-2]) / rows;
     return 2 * static_cast<double>(out->Elements()) * inner;
+  }
+  // A step multiplies a sample's state, (H), by the weights of G gates, (G H, H); its gradient those of the gates.
+  if (call.op == "Recurrent" || call.op == "RecurrentGrad") {
+    const bool forward = call.op == "Recurrent";
+    const Shape* gates = forward ? shape_of(call.inputs, 0) : shape_of(call.outputs, 0);
+    const Shape* states = forward ? shape_of(call.outputs, 0) : shape_of(call.inputs, 0);
+    if (!gates || !states || states->rank() < 1) return 0;
+    return 2 * static_cast<double>(gates->Elements()) * static_cast<double>((*states)[-1]);
+  }
+  // Scores of all queries with all keys, and sums of values; their gradients compute the scores again and take four
+  // products more.
+  if (call.op == "Attention" || call.op == "AttentionGrad") {
+    const bool forward = call.op == "Attention";
+    const Shape *query = shape_of(call.inputs, forward ? 0 : 1), *key = shape_of(call.inputs, forward ? 1 : 2);
+    const Shape* output = forward ? shape_of(call.outputs, 0) : shape_of(call.inputs, 0);
+    if (!query || !key || !output || key->rank() < 2) return 0;
+    return (static_cast<double>(query->Elements()) * (forward ? 2 : 6) +
+            static_cast<double>(output->Elements()) * (forward ? 2 : 4)) *
+           static_cast<double>((*key)[-2]);
   }
   const auto rule = kRules.find(call.op);
   if (rule == kRules.end()) return 0;

@@ -42,7 +42,7 @@ void WaitForSteps(const ExecutorGroup& group);  // until those in flight have up
 void AddSlices(const std::vector<CallTime>& times, Trace* trace);
 
 // Multiplications and additions of a call, each counted, of those operators of which they are most of the work
-// (convolutions, products of matrices); 0 of others.
+// (convolutions, products of matrices, recurrent layers, attention); 0 of others.
 double OperationsOf(const Plan& plan, const PlanCall& call);
 // Bytes of what it reads and writes, each once.
 int64_t BytesOf(const Plan& plan, const PlanCall& call);

@@ -1,7 +1,7 @@
 // Recurrent layers: threads take samples, which have nothing to do with each other, and go through all steps without
 // waiting for one another. A step is a product of the states of up to 64 samples and the weights, which are packed once
-// in panels of 64 columns, the gates of 64 hidden units side by side, and one vector loop over these units for all
-// gates.
+// in panels of two vectors of columns, those of 64 hidden units and of their gates one after another, and one vector
+// loop over these units for all gates.
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/recurrent_layer.h"
 
@@ -16,7 +16,7 @@ struct Forward : Layer<Real> {
 
   explicit Forward(const KernelSpec& spec) : Layer<Real>(spec, spec.inputs[0].shape, Places(spec, 7, 6), 6) {}
 
-  // Panels (H, kTile) of a gate's weights, transposed; gate by gate, block by block.
+  // A gate's weights, transposed, gate by gate and block by block: the panels of kTile columns.
   int64_t panel() const { return form.hidden * kTile; }
   int64_t shared() const { return CheckedMul(CheckedMul(form.gates, this->blocks()), panel()); }
   // Two states, the cell, r * h, a tile of each gate (of all blocks, where r and z of all come first).
@@ -26,14 +26,22 @@ struct Forward : Layer<Real> {
   }
 
   void Pack(const Real* weight, Real* panels) const {
-    const int64_t count = form.gates * this->blocks(), hidden = form.hidden;
+    const int64_t count = form.gates * this->blocks(), hidden = form.hidden, width = this->panel_width();
     ParallelFor(count, 1, shared() <= kSerialElements ? count : 0, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t gate = i / this->blocks(), block = i % this->blocks();
         Real* to = panels + i * panel();
-        for (int64_t j = 0; j < kTile; ++j) {
-          const Real* row = weight + (gate * hidden + block * kTile + j) * hidden;
-          for (int64_t k = 0; k < hidden; ++k) to[k * kTile + j] = j < this->width(block) ? row[k] : 0;
+        const int64_t units = this->width(block);
+        if (units < kTile) std::fill_n(to, panel(), Real{0});
+        const Real* const from = weight + (gate * hidden + block * kTile) * hidden;
+        for (int64_t unit = 0; unit < units; unit += width, to += hidden * width) {
+          const int64_t rows = std::min(width, units - unit);
+          for (int64_t at = 0; at < hidden; at += kTile) {  // what of a panel stays in the nearest cache
+            for (int64_t row = 0; row < rows; ++row) {
+              const Real* const values = from + (unit + row) * hidden;
+              for (int64_t k = at; k < std::min(at + kTile, hidden); ++k) to[k * width + row] = values[k];
+            }
+          }
         }
       }
     });
@@ -52,18 +60,13 @@ struct Forward : Layer<Real> {
                 const Real* bias, Real* tiles) const {
     for (int64_t gate = first_gate; gate < first_gate + gates; ++gate) {
       Real* tile = Tile(tiles, gate, block, 0);
-      std::fill_n(tile, samples * kTile, Real{0});
-      for (int64_t row = 0; row < samples && bias && gate == form.gates - 1; ++row) {
-        std::copy_n(bias + block * kTile, this->width(block), tile + row * kTile);
+      const bool biased = bias && gate == form.gates - 1;
+      for (int64_t row = 0; row < samples && biased; ++row) {
+        std::fill_n(std::copy_n(bias + block * kTile, this->width(block), tile + row * kTile),
+                    kTile - this->width(block), Real{0});
       }
-      loops.add_products({.a = h,
-                          .a_row = this->padded(),
-                          .a_column = 1,
-                          .b = panels + (gate * this->blocks() + block) * panel(),
-                          .y = tile,
-                          .rows = samples,
-                          .depth = form.hidden,
-                          .columns = this->width(block)});
+      this->MultiplyPanels(h, this->padded(), panels + (gate * this->blocks() + block) * panel(), form.hidden,
+                           form.hidden, samples, this->width(block), biased, tile);
     }
   }
   template <size_t kCount>

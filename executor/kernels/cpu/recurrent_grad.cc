@@ -14,7 +14,7 @@ struct Backward : Layer<Real> {
 
   explicit Backward(const KernelSpec& spec) : Layer<Real>(spec, spec.outputs[0].shape, Places(spec, 9, 4), 5) {}
 
-  // Panels (G H, kTile) of the weights as they are, block by block of columns.
+  // The weights as they are, block by block of columns: the panels of kTile columns, of depth G H.
   int64_t panel() const { return form.gates * form.hidden * kTile; }
   int64_t shared() const { return CheckedMul(this->blocks(), panel()); }
   // The gradients of the data's and of the products' gates; of state and cell, in tiles; a tile.
@@ -24,12 +24,12 @@ struct Backward : Layer<Real> {
   }
 
   void Pack(const Real* weight, Real* panels) const {
-    const int64_t rows = form.gates * form.hidden, count = this->blocks() * rows;
-    ParallelFor(count, kGrain, kSerialElements / kTile, [&](int64_t begin, int64_t end, int) {
+    const int64_t rows = form.gates * form.hidden, width = this->panel_width(), count = this->padded() / width * rows;
+    ParallelFor(count, kGrain, kSerialElements / width, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t block = i / rows, n = this->width(block);
-        std::copy_n(weight + i % rows * form.hidden + block * kTile, n, panels + i * kTile);
-        std::fill_n(panels + i * kTile + n, kTile - n, Real{0});
+        const int64_t column = std::min(i / rows * width, form.hidden), n = std::min(form.hidden - column, width);
+        std::copy_n(weight + i % rows * form.hidden + column, n, panels + i * width);
+        std::fill_n(panels + i * width + n, width - n, Real{0});
       }
     });
   }
@@ -74,14 +74,10 @@ struct Backward : Layer<Real> {
   // y (samples, kTile) += rows of gates [first, first + gates) times their weights
   void Multiply(const Real* panels, const Real* rows, int64_t block, int64_t samples, int64_t first, int64_t gates,
                 Real* y) const {
-    loops.add_products({.a = rows + first * form.hidden,
-                        .a_row = form.gates * form.hidden,
-                        .a_column = 1,
-                        .b = panels + block * panel() + first * form.hidden * kTile,
-                        .y = y,
-                        .rows = samples,
-                        .depth = gates * form.hidden,
-                        .columns = this->width(block)});
+    const int64_t hidden = form.hidden;
+    this->MultiplyPanels(rows + first * hidden, form.gates * hidden,
+                         panels + block * panel() + first * hidden * this->panel_width(), form.gates * hidden,
+                         gates * hidden, samples, this->width(block), /*add=*/true, y);
   }
 
   void Run(const Arguments& args, const Real* panels, int64_t first, int64_t samples, Real* scratch) const {

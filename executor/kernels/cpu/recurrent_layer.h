@@ -91,11 +91,37 @@ struct Layer {
     return of;
   }
 
+  // Weights of kTile columns lie in panels, (rows, panel_width()) each: two vectors that are multiplied at once.
+  int64_t panel_width() const { return 2 * loops.lanes; }
+
+  // y (samples, kTile) = a (samples, depth) times as many rows of the panels of kTile columns, of which `columns` are
+  // wanted; added to y if `add`. Part by part of the depth, which stays in the nearest cache while all samples go by.
+  void MultiplyPanels(const Real* a, int64_t a_row, const Real* panels, int64_t panel_rows, int64_t depth,
+                      int64_t samples, int64_t columns, bool add, Real* y) const {
+    constexpr int64_t kDepth = 256;
+    const int64_t width = panel_width();
+    for (int64_t column = 0; column < columns; column += width, panels += panel_rows * width, y += width) {
+      for (int64_t at = 0; at < depth; at += kDepth) {
+        loops.multiply_strip({.a = a + at,
+                              .a_row = a_row,
+                              .a_column = 1,
+                              .b = panels + at * width,
+                              .b_row = width,
+                              .y = y,
+                              .y_row = kTile,
+                              .rows = samples,
+                              .depth = std::min(kDepth, depth - at),
+                              .columns = width,
+                              .begin = add || at > 0 ? y : nullptr,
+                              .begin_row = add || at > 0 ? kTile : 0});
+      }
+    }
+  }
+
   // For up to 64 samples at a time: f(first sample, samples, thread).
   template <class F>
   void ForSamples(const F& f) const {
-    constexpr int64_t kStrip = 4;  // rows of a product that go together
-    ParallelFor(form.samples, kStrip, IsSmall() ? form.samples : 0, [&](int64_t begin, int64_t end, int thread) {
+    ParallelFor(form.samples, 1, IsSmall() ? form.samples : 0, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t first = begin; first < end; first += kTile) f(first, std::min(kTile, end - first), thread);
     });
   }

@@ -146,13 +146,17 @@ class Winograd {
     float* const results = data + places_ * data_place();
     for (int64_t place = 0; place < places_; ++place) {
       for (int64_t first = 0; first < vectors; first += kVectors) {
-        BestLoops().winograd_multiply({.data = data + place * data_place(),
-                                       .weights = weights + place * weight_place() + first * lanes_ * p_.from,
-                                       .tiles = tiles,
-                                       .depth = p_.from,
-                                       .vectors = std::min(kVectors, vectors - first),
-                                       .y = results + place * result_place() + first * lanes_,
-                                       .y_tile = p_.to});
+        const int64_t columns = std::min(kVectors, vectors - first) * lanes_;
+        BestLoops().multiply_strip({.a = data + place * data_place(),
+                                    .a_row = p_.from,
+                                    .a_column = 1,
+                                    .b = weights + place * weight_place() + first * lanes_ * p_.from,
+                                    .b_row = columns,
+                                    .y = results + place * result_place() + first * lanes_,
+                                    .y_row = p_.to,
+                                    .rows = tiles,
+                                    .depth = p_.from,
+                                    .columns = columns});
       }
     }
   }

@@ -62,10 +62,10 @@ MaybeKernel MakeCumProdGrad(const KernelSpec& spec) {
   return InDouble(spec, [attrs = spec.attributes<ScanAttrs>(), shape = spec.inputs[0].shape](const Tensors& t) {
     ForRows(attrs, shape, [&](int64_t first, int64_t step, int64_t n) {
       for (int64_t k = 0; k < n; ++k) {
-        for (int64_t j = k + attrs.exclusive; j < n; ++j) {
-          double product = t.in[0][first + j * step];
-          for (int64_t i = 0; i < j + !attrs.exclusive; ++i) product *= i == k ? 1 : t.in[1][first + i * step];
-          t.out[0][first + k * step] += product;
+        double others = 1;  // of the product up to j: its factors but k
+        for (int64_t j = k + attrs.exclusive, i = 0; j < n; ++j) {
+          for (; i < j + !attrs.exclusive; ++i) others *= i == k ? 1 : t.in[1][first + i * step];
+          t.out[0][first + k * step] += t.in[0][first + j * step] * others;
         }
       }
     });

@@ -166,6 +166,28 @@ TEST(CallTimes, OperationsAndBytes) {
   EXPECT_EQ(found["FullyConnectedGradWeight"], (std::vector<double>{out, fc}));
 }
 
+// By hand: 3 steps of 2 samples, 4 gates of 5 units; 2 heads of 4, 6 queries and keys of 3 samples.
+TEST(CallTimes, OperationsOfRecurrentLayersAndOfAttention) {
+  const auto operations_of = [](const Symbol& net, const Shape& data, const std::string& op) {
+    DataParallelExecutorGroup group(
+        Symbol(net),
+        {.devices = {TestDevice(0)}, .data = {{"data", data}}, .inputs_need_grad = true, .threads_per_device = 1});
+    double operations = 0;
+    for (const PlanCall& call : group.plan().calls) {
+      if (call.op == op) operations += OperationsOf(group.plan(), call);
+    }
+    return operations;
+  };
+  const Symbol lstm = MakeLoss(Rnn(Variable("data", {.layout = "TNC"}),
+                                   {.cell = RecurrentCell::kLstm, .hidden = 5, .layout = SequenceLayout::kTnc}, "lstm")
+                                   .output);
+  EXPECT_EQ(operations_of(lstm, {3, 2, 7}, "Recurrent"), 2.0 * 3 * 2 * 20 * 5);
+  EXPECT_EQ(operations_of(lstm, {3, 2, 7}, "RecurrentGrad"), 2.0 * 3 * 2 * 20 * 5);
+  const Symbol x = Variable("data"), attention = MakeLoss(Attention(x, x, x, {}, "attention"));
+  EXPECT_EQ(operations_of(attention, {3, 2, 6, 4}, "Attention"), 3.0 * 2 * 6 * 4 * 6 * (2 + 2));
+  EXPECT_EQ(operations_of(attention, {3, 2, 6, 4}, "AttentionGrad"), 3.0 * 2 * 6 * 4 * 6 * (6 + 4));
+}
+
 TEST(CallTimes, OfPredictionAndOfProductsOfMatrices) {
   const Symbol net = MatMul(Variable("data"), Variable("b", {.shape = Shape{3, 5}}), {}, "product");
   DataParallelExecutorGroup group(

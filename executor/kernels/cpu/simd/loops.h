@@ -219,20 +219,12 @@ struct LoopsOf {
   // data, n = m + 2, which overlap, by one product of matrices for each of n x n transformed places.
   //   data: a tile of all channels -> a row of channels at each place, `place` apart; zero beyond the plane
   //   weights: w (3, 3, vector) -> a vector at each place
-  //   multiply: rows of `depth` channels, one for each tile, times (depth, vectors) -> rows `y_tile` apart; 1 or 2
-  //     vectors
-  //   results: what `multiply` gave at all places -> a tile of y, plus bias and addend, which may be null
+  //   results: their products with data at all places -> a tile of y, plus bias and addend, which may be null
   struct WinogradTile {
     int64_t first_row, last_row, first_column, last_column;  // what of the tile lies in the plane
     int64_t row, column;                                     // of the plane: steps
     int64_t channels, block, block_step;                     // see Channels of direct_windows.h
     int64_t place;
-  };
-  struct WinogradProduct {
-    const Real *data, *weights;
-    int64_t tiles, depth, vectors;
-    Real* y;
-    int64_t y_tile;
   };
   struct Winograd {
     void (*data)(const WinogradTile& tile, const Real* x, Real* to);
@@ -240,7 +232,23 @@ struct LoopsOf {
     void (*results)(const WinogradTile& tile, const Real* from, const Real* bias, const Real* addend, Real* y);
   };
   Winograd winograd_2, winograd_4;
-  void (*winograd_multiply)(const WinogradProduct& p);
+
+  // y (rows, columns) = begin + a (rows, depth) b (depth, columns), in order of depth, for at most two vectors of
+  // columns: sums stay in registers. Rows of b are whole vectors; a lies as told. `begin` may be null, which is zero, y
+  // itself, or one row for all (begin_row 0). With `relu`, what is negative becomes zero.
+  struct Strip {
+    const Real* a;
+    int64_t a_row, a_column;
+    const Real* b;
+    int64_t b_row;
+    Real* y;
+    int64_t y_row;
+    int64_t rows, depth, columns;
+    const Real* begin = nullptr;
+    int64_t begin_row = 0;
+    bool relu = false;
+  };
+  void (*multiply_strip)(const Strip& p);
 };
 
 using Loops = LoopsOf<float>;

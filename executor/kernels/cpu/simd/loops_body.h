@@ -309,6 +309,6 @@ constexpr Table TableOf(const char* name) {
       .gru_grad = GruStepGrad,
       .winograd_2 = {WinogradData<2>, WinogradWeights<2>, WinogradResults<2>},
       .winograd_4 = {WinogradData<4>, WinogradWeights<4>, WinogradResults<4>},
-      .winograd_multiply = WinogradMultiply,
+      .multiply_strip = MultiplyStrip,
   };
 }

@@ -76,3 +76,67 @@ void AddProducts(const Table::Product& p) {
     for (; i < p.rows; ++i) AddStrip<1>(p, i, j);
   }
 }
+
+// ---- strips: see Table::Strip ----
+
+// kRows rows of whole vectors.
+template <int kRows, int kVectors>
+void MultiplyRows(const Table::Strip& p) {
+  V sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = Load(p.begin + r * p.begin_row + v * kLanes);
+  }
+  const Real *a = p.a, *b = p.b;
+  for (int64_t k = 0; k < p.depth; ++k, a += p.a_column, b += p.b_row) {
+    V factors[kVectors];
+    for (int v = 0; v < kVectors; ++v) factors[v] = Load(b + v * kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V factor = Splat(a[r * p.a_row]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = MultiplyAdd(factor, factors[v], sums[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) Store(p.y + r * p.y_row + v * kLanes, p.relu ? Max0(sums[r][v]) : sums[r][v]);
+  }
+}
+// All rows, in blocks of about the same height. Columns that are not whole vectors are computed beside.
+template <int kVectors, size_t... kRows>
+inline void MultiplyBlocks(Table::Strip p, std::index_sequence<kRows...>) {
+  constexpr void (*kBlocks[])(const Table::Strip&) = {MultiplyRows<kRows + 1, kVectors>...};
+  constexpr int64_t kMost = sizeof...(kRows), kWidth = kVectors * kLanes;
+  alignas(V) static constexpr Real kZeros[kWidth] = {};
+  if (!p.begin) {
+    p.begin = kZeros;
+    p.begin_row = 0;
+  }
+  for (int64_t blocks = (p.rows + kMost - 1) / kMost; blocks > 0; --blocks) {
+    const int64_t rows = (p.rows + blocks - 1) / blocks;
+    if (p.columns == kWidth) {
+      kBlocks[rows - 1](p);
+    } else {
+      alignas(V) Real beside[kMost * kWidth] = {};
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t j = 0; j < p.columns; ++j) beside[r * kWidth + j] = p.begin[r * p.begin_row + j];
+      }
+      Table::Strip whole = p;
+      whole.begin = whole.y = beside;
+      whole.begin_row = whole.y_row = kWidth;
+      kBlocks[rows - 1](whole);
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t j = 0; j < p.columns; ++j) p.y[r * p.y_row + j] = beside[r * kWidth + j];
+      }
+    }
+    p.a += rows * p.a_row;
+    p.y += rows * p.y_row;
+    p.begin += rows * p.begin_row;
+    p.rows -= rows;
+  }
+}
+void MultiplyStrip(const Table::Strip& p) {
+  constexpr std::make_index_sequence<kManyRegisters ? 12 : 6> kRows;
+  if (p.columns > kLanes) {
+    MultiplyBlocks<2>(p, kRows);
+  } else {
+    MultiplyBlocks<1>(p, kRows);
+  }
+}

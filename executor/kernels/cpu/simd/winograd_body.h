@@ -131,39 +131,3 @@ void WinogradResults(const Table::WinogradTile& p, const Real* from, const Real*
     }
   }
 }
-
-template <int kTiles, int kVectors>
-inline void MultiplyTiles(const Table::WinogradProduct& p, int64_t first) {
-  V sums[kTiles][kVectors];
-  for (int t = 0; t < kTiles; ++t) {
-    for (int v = 0; v < kVectors; ++v) sums[t][v] = Splat(0);
-  }
-  const Real* const data = p.data + first * p.depth;
-  const Real* w = p.weights;
-  for (int64_t k = 0; k < p.depth; ++k, w += kVectors * kLanes) {
-    V weights[kVectors];
-    for (int v = 0; v < kVectors; ++v) weights[v] = Load(w + v * kLanes);
-    for (int t = 0; t < kTiles; ++t) {
-      const V factor = Splat(data[t * p.depth + k]);
-      for (int v = 0; v < kVectors; ++v) sums[t][v] = MultiplyAdd(factor, weights[v], sums[t][v]);
-    }
-  }
-  for (int t = 0; t < kTiles; ++t) {
-    for (int v = 0; v < kVectors; ++v) Store(p.y + (first + t) * p.y_tile + v * kLanes, sums[t][v]);
-  }
-}
-template <int kVectors>
-void MultiplyAllTiles(const Table::WinogradProduct& p) {
-  constexpr int kTiles = kManyRegisters ? 12 : 6;
-  int64_t t = 0;
-  for (; t + kTiles <= p.tiles; t += kTiles) MultiplyTiles<kTiles, kVectors>(p, t);
-  for (; t + 3 <= p.tiles; t += 3) MultiplyTiles<3, kVectors>(p, t);
-  for (; t < p.tiles; ++t) MultiplyTiles<1, kVectors>(p, t);
-}
-void WinogradMultiply(const Table::WinogradProduct& p) {
-  if (p.vectors == 2) {
-    MultiplyAllTiles<2>(p);
-  } else {
-    MultiplyAllTiles<1>(p);
-  }
-}
