@@ -1,7 +1,4 @@
 #include "symbol/ops/fully_connected.h"
-
-#include <fmt/format.h>
-
 #include "tests/executor/operator_cases.h"
 
 namespace bindery {
@@ -49,17 +46,6 @@ std::vector<OperatorCase> FullyConnectedCases() {
   for (const char* name : {"x", "fc_weight", "fc_bias"}) {
     cases.push_back(FullyConnectedCase(std::string("gradient of ") + name + " alone", {4, 6}, {.num_hidden = 5}));
     cases.back().wrt = std::vector<std::string>{name};
-  }
-  // Sizes that fill neither panels of weights nor what is done at once.
-  const struct {
-    int64_t samples, inputs, outputs;
-  } sizes[] = {{2, 700, 33}, {13, 70, 21}, {8, 257, 10}, {65, 300, 40}, {67, 256, 48}};
-  for (const auto& [samples, inputs, outputs] : sizes) {
-    const FullyConnectedAttrs attrs{.num_hidden = outputs, .activation = ActivationType::kRelu};
-    const std::string name = fmt::format("predicted, {} x {} x {}", samples, inputs, outputs);
-    cases.push_back(FullyConnectedCase(name, {samples, inputs}, attrs));
-    cases.back().mode = Mode::kPredict;
-    cases.back().large = true;
   }
   return cases;
 }

@@ -1,19 +1,16 @@
 // FullyConnected: oneDNN's inner product, with weights in the format that it likes best; own loops where the work is so
-// small that calling oneDNN (about 0.2 us) would be a large part of it, for single rows, which only stream the weights,
-// and for predictions by weights so few that packing them, as oneDNN does in every run, takes part of the time.
+// small that calling oneDNN (about 0.2 us) would be a large part of it, and for single rows, which only stream the
+// weights.
 #include "symbol/ops/fully_connected.h"
 
-#include <algorithm>
 #include <vector>
 
-#include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/gemm.h"
-#include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -66,73 +63,6 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p) {
   });
 }
 
-// ---- weights in panels ----
-
-int64_t PanelWidth() { return 2 * BestLoops().lanes; }  // outputs
-
-// (n / width, k, width): the outputs of a panel side by side.
-Format PanelFormat(const Shape& weight) {
-  Format panels{.kind = Format::Kind::kStrided, .order = {0, 1}, .rank = 2, .num_blocks = 1};
-  panels.block_size[0] = static_cast<int16_t>(PanelWidth());
-  return Canonical(panels, weight);
-}
-
-// Where this is faster than oneDNN, as measured with AVX2; weights that were stored so are taken as they lie. With
-// gradients it is not: oneDNN's would have to reorder the weight.
-bool TakesPanels(const KernelSpec& spec, const Product& p) {
-  constexpr int64_t kFewWeights = 100 * 1024, kLanes = 8;
-  if (!AllFloat(spec)) return false;
-  if (!spec.input_is_open[1]) {
-    return !spec.input_formats[1].is_plain() && spec.input_formats[1] == PanelFormat(spec.inputs[1].shape);
-  }
-  return spec.mode == Mode::kPredict && BestLoops().lanes == kLanes && p.n >= kLanes && p.n * p.k <= kFewWeights;
-}
-
-// Each sum is made by one thread, in the order of k.
-Kernel PanelForward(const KernelSpec& spec, const Product& p, ActivationType activation) {
-  // What is done at once: of a panel what stays in the nearest cache while all rows go by, and as many rows as have
-  // their sums in registers. Threads share out such rows.
-  constexpr int64_t kDepth = 256, kRows = 6;
-  Kernel kernel = PlainKernel(spec, "panels");
-  kernel.input_formats[1] = PanelFormat(spec.inputs[1].shape);
-  kernel.threads = ThreadsForWork(spec, p.flops());
-  const int64_t width = PanelWidth(), strips = CeilDiv(p.m, kRows), items = CeilDiv(p.n, width) * strips;
-  const int64_t depth = CeilDiv(p.k, CeilDiv(p.k, kDepth)), serial = kernel.threads == 1 ? items : 0;
-  const bool relu = activation == ActivationType::kRelu;
-  const Loops::UnaryLoop pass = relu ? nullptr : ActivationPass(activation).loop;
-  return WithLoop(std::move(kernel), [=](const Arguments& args) {
-    ParallelFor(items, 1, serial, [&](int64_t begin, int64_t end, int) {
-      for (int64_t k = 0; k < p.k; k += depth) {
-        const bool is_last = k + depth >= p.k;
-        for (int64_t item = begin, next; item < end; item = next) {
-          const int64_t panel = item / strips, row = item % strips * kRows;
-          next = std::min(end, (panel + 1) * strips);
-          const int64_t rows = std::min((next - item) * kRows, p.m - row);
-          const int64_t column = panel * width, columns = std::min(width, p.n - column);
-          float* const y = args.out(0) + row * p.n + column;
-          BestLoops().multiply_strip({.a = args.in(0) + row * p.k + k,
-                                      .a_row = p.k,
-                                      .a_column = 1,
-                                      .b = args.in(1) + (panel * p.k + k) * width,
-                                      .b_row = width,
-                                      .y = y,
-                                      .y_row = p.n,
-                                      .rows = rows,
-                                      .depth = std::min(depth, p.k - k),
-                                      .columns = columns,
-                                      .begin = k > 0 ? y : p.has_bias ? args.in(2) + column : nullptr,
-                                      .begin_row = k > 0 ? p.n : 0,
-                                      .relu = relu && is_last});
-          if (!pass || !is_last) continue;
-          for (int64_t r = 0; r < rows; ++r) pass(y + r * p.n, y + r * p.n, columns);
-        }
-      }
-    });
-  });
-}
-
-// ---- oneDNN's ----
-
 // The formats of weights to try: the one wished for, the primitive's own choice, plain.
 std::vector<memory::desc> Weights(const Product& p, const std::optional<Format>& wish) {
   std::vector<memory::desc> weights;
@@ -166,8 +96,6 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
                        .activation = attrs.activation});
   } else if (AllFloat(spec) && (p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) {
     kernel = OwnForward(spec, p);
-  } else if (TakesPanels(spec, p)) {
-    return PanelForward(spec, p, attrs.activation);
   } else {
     // A weight that was stored already is taken as it lies if that is fast: packing pays only when it is done once.
     const std::optional<Format> stored = spec.input_is_open[1] ? std::nullopt : std::optional(spec.input_formats[1]);
