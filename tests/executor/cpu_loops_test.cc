@@ -206,37 +206,34 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
 TEST_P(LoopsTest, Strips) {
   const int64_t lanes = loops().lanes, step = 2 * lanes + 3, depth = 11;
   const std::vector<float> a = RandomFloats(27 * depth, "a"), b = RandomFloats(depth * step, "b"),
-                           bias = RandomFloats(step, "bias"), old = RandomFloats(27 * step, "y");
+                           old = RandomFloats(27 * step, "y");
   for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 27}) {
-    for (int64_t columns = 1; columns <= 2 * lanes; columns += columns < 4 ? 1 : 3) {
-      for (int begin = 0; begin < 3; ++begin) {
-        const bool by_columns = begin == 1;
+    for (int64_t vectors : {1, 2}) {
+      for (bool adds : {false, true}) {
         std::vector<float> y = old;
         loops().multiply_strip({.a = a.data(),
-                                .a_row = by_columns ? 1 : depth,
-                                .a_column = by_columns ? rows : 1,
+                                .a_row = adds ? 1 : depth,
+                                .a_column = adds ? rows : 1,
                                 .b = b.data(),
                                 .b_row = step,
                                 .y = y.data(),
                                 .y_row = step,
                                 .rows = rows,
                                 .depth = depth,
-                                .columns = columns,
-                                .begin = begin == 0 ? nullptr : begin == 1 ? bias.data() : y.data(),
-                                .begin_row = begin == 2 ? step : 0,
-                                .relu = begin == 2});
+                                .vectors = vectors,
+                                .begin = adds ? y.data() : nullptr,
+                                .begin_row = adds ? step : 0});
         for (int64_t i = 0; i < 27 * step; ++i) {
           const int64_t row = i / step, column = i % step;
-          if (row >= rows || column >= columns) {
+          if (row >= rows || column >= vectors * lanes) {
             ASSERT_EQ(y[i], old[i]) << "beyond";
             continue;
           }
-          double wanted = begin == 0 ? 0 : begin == 1 ? bias[column] : old[i];
+          double wanted = adds ? old[i] : 0;
           for (int64_t k = 0; k < depth; ++k) {
-            wanted += double{a[by_columns ? k * rows + row : row * depth + k]} * b[k * step + column];
+            wanted += double{a[adds ? k * rows + row : row * depth + k]} * b[k * step + column];
           }
-          if (begin == 2) wanted = std::max(wanted, 0.0);
-          ASSERT_NEAR(y[i], wanted, 1e-5) << rows << " rows, " << columns << " columns, " << begin;
+          ASSERT_NEAR(y[i], wanted, 1e-5) << rows << " rows, " << vectors << " vectors, " << adds;
         }
       }
     }

@@ -111,7 +111,7 @@ struct Layer {
                               .y_row = kTile,
                               .rows = samples,
                               .depth = std::min(kDepth, depth - at),
-                              .columns = width,
+                              .vectors = 2,
                               .begin = add || at > 0 ? y : nullptr,
                               .begin_row = add || at > 0 ? kTile : 0});
       }

@@ -146,17 +146,17 @@ class Winograd {
     float* const results = data + places_ * data_place();
     for (int64_t place = 0; place < places_; ++place) {
       for (int64_t first = 0; first < vectors; first += kVectors) {
-        const int64_t columns = std::min(kVectors, vectors - first) * lanes_;
+        const int64_t count = std::min(kVectors, vectors - first);
         BestLoops().multiply_strip({.a = data + place * data_place(),
                                     .a_row = p_.from,
                                     .a_column = 1,
                                     .b = weights + place * weight_place() + first * lanes_ * p_.from,
-                                    .b_row = columns,
+                                    .b_row = count * lanes_,
                                     .y = results + place * result_place() + first * lanes_,
                                     .y_row = p_.to,
                                     .rows = tiles,
                                     .depth = p_.from,
-                                    .columns = columns});
+                                    .vectors = count});
       }
     }
   }

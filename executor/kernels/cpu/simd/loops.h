@@ -233,9 +233,8 @@ struct LoopsOf {
   };
   Winograd winograd_2, winograd_4;
 
-  // y (rows, columns) = begin + a (rows, depth) b (depth, columns), in order of depth, for at most two vectors of
-  // columns: sums stay in registers. Rows of b are whole vectors; a lies as told. `begin` may be null, which is zero, y
-  // itself, or one row for all (begin_row 0). With `relu`, what is negative becomes zero.
+  // y (rows, columns) = begin + a (rows, depth) b (depth, columns), in order of depth, for one or two vectors of
+  // columns: sums stay in registers. a lies as told. `begin` may be null, which is zero, or y itself.
   struct Strip {
     const Real* a;
     int64_t a_row, a_column;
@@ -243,10 +242,9 @@ struct LoopsOf {
     int64_t b_row;
     Real* y;
     int64_t y_row;
-    int64_t rows, depth, columns;
+    int64_t rows, depth, vectors;
     const Real* begin = nullptr;
     int64_t begin_row = 0;
-    bool relu = false;
   };
   void (*multiply_strip)(const Strip& p);
 };

@@ -96,36 +96,22 @@ void MultiplyRows(const Table::Strip& p) {
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) Store(p.y + r * p.y_row + v * kLanes, p.relu ? Max0(sums[r][v]) : sums[r][v]);
+    for (int v = 0; v < kVectors; ++v) Store(p.y + r * p.y_row + v * kLanes, sums[r][v]);
   }
 }
-// All rows, in blocks of about the same height. Columns that are not whole vectors are computed beside.
+// All rows, in blocks of about the same height.
 template <int kVectors, size_t... kRows>
 inline void MultiplyBlocks(Table::Strip p, std::index_sequence<kRows...>) {
   constexpr void (*kBlocks[])(const Table::Strip&) = {MultiplyRows<kRows + 1, kVectors>...};
-  constexpr int64_t kMost = sizeof...(kRows), kWidth = kVectors * kLanes;
-  alignas(V) static constexpr Real kZeros[kWidth] = {};
+  constexpr int64_t kMost = sizeof...(kRows);
+  alignas(V) static constexpr Real kZeros[kVectors * kLanes] = {};
   if (!p.begin) {
     p.begin = kZeros;
     p.begin_row = 0;
   }
   for (int64_t blocks = (p.rows + kMost - 1) / kMost; blocks > 0; --blocks) {
     const int64_t rows = (p.rows + blocks - 1) / blocks;
-    if (p.columns == kWidth) {
-      kBlocks[rows - 1](p);
-    } else {
-      alignas(V) Real beside[kMost * kWidth] = {};
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t j = 0; j < p.columns; ++j) beside[r * kWidth + j] = p.begin[r * p.begin_row + j];
-      }
-      Table::Strip whole = p;
-      whole.begin = whole.y = beside;
-      whole.begin_row = whole.y_row = kWidth;
-      kBlocks[rows - 1](whole);
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t j = 0; j < p.columns; ++j) p.y[r * p.y_row + j] = beside[r * kWidth + j];
-      }
-    }
+    kBlocks[rows - 1](p);
     p.a += rows * p.a_row;
     p.y += rows * p.y_row;
     p.begin += rows * p.begin_row;
@@ -134,7 +120,7 @@ inline void MultiplyBlocks(Table::Strip p, std::index_sequence<kRows...>) {
 }
 void MultiplyStrip(const Table::Strip& p) {
   constexpr std::make_index_sequence<kManyRegisters ? 12 : 6> kRows;
-  if (p.columns > kLanes) {
+  if (p.vectors == 2) {
     MultiplyBlocks<2>(p, kRows);
   } else {
     MultiplyBlocks<1>(p, kRows);
