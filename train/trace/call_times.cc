@@ -217,9 +217,9 @@ double OperationsOf(const Plan& plan, const PlanCall& call) {
   if (call.op == "Recurrent" || call.op == "RecurrentGrad") {
     const bool forward = call.op == "Recurrent";
     const Shape* gates = forward ? shape_of(call.inputs, 0) : shape_of(call.outputs, 0);
-    const Shape* states = forward ? shape_of(call.outputs, 0) : shape_of(call.inputs, 0);
-    if (!gates || !states || states->rank() < 1) return 0;
-    return 2 * static_cast<double>(gates->Elements()) * static_cast<double>((*states)[-1]);
+    const Shape* hidden = shape_of(call.inputs, forward ? 1 : 0);  // whose last extent is H: weights, states' gradients
+    if (!gates || !hidden || hidden->rank() < 1) return 0;
+    return 2 * static_cast<double>(gates->Elements()) * static_cast<double>((*hidden)[-1]);
   }
   // Scores of all queries with all keys, and sums of values; their gradients compute the scores again and take four
   // products more.

@@ -178,11 +178,12 @@ TEST(CallTimes, OperationsOfRecurrentLayersAndOfAttention) {
     }
     return operations;
   };
-  const Symbol lstm = MakeLoss(Rnn(Variable("data", {.layout = "TNC"}),
-                                   {.cell = RecurrentCell::kLstm, .hidden = 5, .layout = SequenceLayout::kTnc}, "lstm")
-                                   .output);
-  EXPECT_EQ(operations_of(lstm, {3, 2, 7}, "Recurrent"), 2.0 * 3 * 2 * 20 * 5);
-  EXPECT_EQ(operations_of(lstm, {3, 2, 7}, "RecurrentGrad"), 2.0 * 3 * 2 * 20 * 5);
+  const RnnResult lstm = Rnn(Variable("data", {.layout = "TNC"}),
+                             {.cell = RecurrentCell::kLstm, .hidden = 5, .layout = SequenceLayout::kTnc}, "lstm");
+  for (const Symbol& net : {MakeLoss(lstm.output), MakeLoss(lstm.states[0])}) {
+    EXPECT_EQ(operations_of(net, {3, 2, 7}, "Recurrent"), 2.0 * 3 * 2 * 20 * 5);
+    EXPECT_EQ(operations_of(net, {3, 2, 7}, "RecurrentGrad"), 2.0 * 3 * 2 * 20 * 5);
+  }
   const Symbol x = Variable("data"), attention = MakeLoss(Attention(x, x, x, {}, "attention"));
   EXPECT_EQ(operations_of(attention, {3, 2, 6, 4}, "Attention"), 3.0 * 2 * 6 * 4 * 6 * (2 + 2));
   EXPECT_EQ(operations_of(attention, {3, 2, 6, 4}, "AttentionGrad"), 3.0 * 2 * 6 * 4 * 6 * (6 + 4));
