@@ -69,11 +69,14 @@ std::vector<OperatorCase> RecurrentCases() {
   for (const RecurrentAttrs& attrs : {RecurrentAttrs{.hidden = 67},
                                       {.cell = RecurrentCell::kGru, .hidden = 67},
                                       {.cell = RecurrentCell::kGru, .hidden = 67, .reset_after = false},
-                                      {.cell = RecurrentCell::kTanh, .hidden = 67}}) {
-    add(fmt::format("67 units, {} {}", static_cast<int>(attrs.cell), attrs.reset_after), attrs);
+                                      {.cell = RecurrentCell::kTanh, .hidden = 67},
+                                      {.cell = RecurrentCell::kGru, .hidden = 260},  // more than are added up at once
+                                      {.cell = RecurrentCell::kTanh, .hidden = 260}}) {
+    add(fmt::format("{} units, {} {}", attrs.hidden, static_cast<int>(attrs.cell), attrs.reset_after), attrs);
     cases.back().large = true;
-    cases.back().terms = 300;
-    cases.back().inputs["w"] = Uniform(cases.back().inputs["w"].shape(), -0.2, 0.2);
+    cases.back().terms = attrs.hidden > 100 ? 1000 : 300;
+    const double most = attrs.hidden > 100 ? 0.1 : 0.2;
+    cases.back().inputs["w"] = Uniform(cases.back().inputs["w"].shape(), -most, most);
   }
   return cases;
 }

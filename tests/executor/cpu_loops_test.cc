@@ -202,7 +202,7 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
   }
 }
 
-// a lies by rows or by columns; sums begin with nothing, one row for all, or what y holds.
+// a lies by rows or by columns; sums begin with nothing, or with what y holds.
 TEST_P(LoopsTest, Strips) {
   const int64_t lanes = loops().lanes, step = 2 * lanes + 3, depth = 11;
   const std::vector<float> a = RandomFloats(27 * depth, "a"), b = RandomFloats(depth * step, "b"),

@@ -95,7 +95,7 @@ struct Layer {
   int64_t panel_width() const { return 2 * loops.lanes; }
 
   // y (samples, kTile) = a (samples, depth) times as many rows of the panels of kTile columns, of which `columns` are
-  // wanted; added to y if `add`. Part by part of the depth, which stays in the nearest cache while all samples go by.
+  // wanted; added to y if `add`. Part by part of the depth, which stays near while all samples go by.
   void MultiplyPanels(const Real* a, int64_t a_row, const Real* panels, int64_t panel_rows, int64_t depth,
                       int64_t samples, int64_t columns, bool add, Real* y) const {
     constexpr int64_t kDepth = 256;
