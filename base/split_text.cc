@@ -17,7 +17,8 @@ std::vector<std::string_view> SplitText(std::string_view text, char separator) {
 std::string_view Trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t begin = text.find_first_not_of(kBlanks);
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  return begin == std::string_view::npos ? text.substr(0, 0)
+                                         : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
 }  // namespace bindery

@@ -6,21 +6,16 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/split_text.h"
 #include "symbol/model/source.h"
 #include "symbol/mxnet/importer.h"
 
 namespace bindery::mxnet {
 namespace {
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kSpace);
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
 // Python 2 wrote "3L".
 std::optional<int64_t> ParseInt(std::string_view text) {
-  text = Trimmed(text);
+  text = Trim(text);
   if (text.ends_with('L')) text.remove_suffix(1);
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -28,7 +23,7 @@ std::optional<int64_t> ParseInt(std::string_view text) {
 }
 
 std::optional<double> ParseDouble(std::string_view text) {
-  text = Trimmed(text);
+  text = Trim(text);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
@@ -40,19 +35,19 @@ std::optional<double> ParseDouble(std::string_view text) {
 
 // "(3, 3)", "[3, 3]", "(3,)", "3", "()": the parts between the commas.
 std::optional<std::vector<std::string_view>> Parts(std::string_view text) {
-  text = Trimmed(text);
+  text = Trim(text);
   if (text.empty()) return std::nullopt;
   if (text.front() == '(' || text.front() == '[') {
     if (text.back() != (text.front() == '(' ? ')' : ']') || text.size() < 2) return std::nullopt;
-    text = Trimmed(text.substr(1, text.size() - 2));
+    text = Trim(text.substr(1, text.size() - 2));
     if (text.ends_with(',')) text.remove_suffix(1);
     if (text.empty()) return std::vector<std::string_view>{};
   }
   std::vector<std::string_view> parts;
   for (size_t comma; (comma = text.find(',')) != std::string_view::npos; text.remove_prefix(comma + 1)) {
-    parts.push_back(Trimmed(text.substr(0, comma)));
+    parts.push_back(Trim(text.substr(0, comma)));
   }
-  parts.push_back(Trimmed(text));
+  parts.push_back(Trim(text));
   return parts;
 }
 
@@ -94,7 +89,7 @@ std::string InitializerOf(const std::string& text) {
     size_t begin = text.find(':', at);
     if (begin == std::string::npos) return otherwise;
     const size_t end = text.find_first_of(",}", ++begin);
-    std::string value(Trimmed(std::string_view(text).substr(begin, end - begin)));
+    std::string value(Trim(std::string_view(text).substr(begin, end - begin)));
     std::erase(value, '"');
     return value;
   };
@@ -252,7 +247,7 @@ Annotations AnnotationsOf(const JsonNode& node) {
       if (const auto number = ParseDouble(value); !number || !std::isfinite(*number)) {
         Refuse(key.c_str(), "a number", value);
       }
-      annotations[bare] = Trimmed(value);
+      annotations[bare] = Trim(value);
     } else {
       annotations["__" + bare + "__"] = value;
     }

@@ -79,7 +79,7 @@ struct Body {
   Frame frame = {};
 };
 
-constexpr size_t kMaxNumbers = 1024;  // elements of what may be numbers
+inline constexpr size_t kMaxNumbers = 1024;  // elements of what may be numbers
 
 // Computes a node from numbers alone (shape sub-graphs); no value where it cannot.
 std::optional<Numbers> Fold(Importer& im);

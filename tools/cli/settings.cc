@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/names.h"
+#include "base/split_text.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/environment.h"
 #include "tools/cli/solver.h"
@@ -47,24 +48,17 @@ std::vector<std::string> NamesOf(const CLI::App& command) {
   return names;
 }
 
-std::string_view Trimmed(std::string_view text) {
-  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 // Without what a comment begins behind a space, or all between quotation marks. No value: a mark has no other.
 std::optional<std::string> ValueOf(std::string_view text) {
   if (text.empty() || (text.front() != '"' && text.front() != '\'')) {
     for (size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '#' && (i == 0 || std::isspace(static_cast<unsigned char>(text[i - 1])))) text = text.substr(0, i);
     }
-    return std::string(Trimmed(text));
+    return std::string(Trim(text));
   }
   const size_t end = text.find(text.front(), 1);
   if (end == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = Trimmed(text.substr(end + 1));
+  const std::string_view rest = Trim(text.substr(end + 1));
   if (!rest.empty() && rest.front() != '#') return std::nullopt;
   return std::string(text.substr(1, end - 1));
 }
@@ -113,7 +107,7 @@ Sections Settings::Parse(const CLI::App& app, const std::string& path, std::stri
   std::string section;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
-    const std::string_view line = Trimmed(text.substr(0, end));
+    const std::string_view line = Trim(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     const auto fail = [&](const std::string& message) {
       throw UsageError(fmt::format("{}:{}: {}", path, number, message));
@@ -121,9 +115,9 @@ Sections Settings::Parse(const CLI::App& app, const std::string& path, std::stri
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
     if (line.front() == '[') {
       const size_t close = line.find(']');
-      const std::string_view rest = close == std::string_view::npos ? "?" : Trimmed(line.substr(close + 1));
+      const std::string_view rest = close == std::string_view::npos ? "?" : Trim(line.substr(close + 1));
       if (!rest.empty() && rest.front() != '#') fail("expected a section as [train]");
-      section = Trimmed(line.substr(1, close - 1));
+      section = Trim(line.substr(1, close - 1));
       if (std::ranges::find(commands, section) == commands.end()) {
         fail(fmt::format("unknown command \"{}\"{}", section, NameHint(section, commands)));
       }
@@ -131,7 +125,7 @@ Sections Settings::Parse(const CLI::App& app, const std::string& path, std::stri
     }
     const size_t equals = line.find('=');
     if (equals == std::string_view::npos) fail(fmt::format("expected option = value, got \"{}\"", line));
-    std::string name(Trimmed(line.substr(0, equals)));
+    std::string name(Trim(line.substr(0, equals)));
     if (name.starts_with("--")) name.erase(0, 2);
     std::ranges::replace(name, '_', '-');
     const std::vector<std::string>& known = names_of[section];
@@ -140,7 +134,7 @@ Sections Settings::Parse(const CLI::App& app, const std::string& path, std::stri
       fail(fmt::format("{} no option \"{}\"{}", section.empty() ? "there is" : section + " has", name,
                        nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest)));
     }
-    const std::optional<std::string> value = ValueOf(Trimmed(line.substr(equals + 1)));
+    const std::optional<std::string> value = ValueOf(Trim(line.substr(equals + 1)));
     if (!value) fail(fmt::format("{}: a quotation mark without the other, or words behind it", name));
     if (!sections[section].emplace("--" + name, *value).second) fail(fmt::format("{} is given twice", name));
   }
