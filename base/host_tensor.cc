@@ -1,7 +1,10 @@
 #include "base/host_tensor.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -13,16 +16,40 @@ namespace bindery {
 namespace {
 
 constexpr size_t kAlignment = 64;
+// From here on a tensor has pages of its own, which go back to the system with it, whatever malloc keeps: the parameters
+// of a model that has been bound, say. Not under AddressSanitizer, which watches malloc's blocks.
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kMappedBytes = std::numeric_limits<size_t>::max();
+#else
+constexpr size_t kMappedBytes = size_t{1} << 20;
+#endif
+constexpr size_t kHugeBytes = size_t{4} << 20;  // huge pages, where there are any, are touched faster
 
-// calloc and not aligned_alloc: pages that were never touched stay unmapped zeros. The address to free is kept in the
-// word before the aligned one.
+// Lies before a tensor's elements, to free it by.
+struct Block {
+  void* begin;
+  size_t mapped_bytes;  // 0: malloc's
+};
+static_assert(sizeof(Block) <= alignof(std::max_align_t));  // as far as elements are from the beginning, at least
+
+// Of zeros; begin is null if there is no memory.
+Block Allocate(size_t bytes) {
+  // calloc and not aligned_alloc: pages that were never touched stay unmapped zeros.
+  if (bytes < kMappedBytes) return {std::calloc(1, bytes), 0};
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return {nullptr, 0};
+  if (bytes >= kHugeBytes) madvise(pages, bytes, MADV_HUGEPAGE);  // a wish
+  return {pages, bytes};
+}
+
 std::byte* AllocateZeros(int64_t bytes) {
   if (bytes == 0) return nullptr;
-  void* block = std::calloc(1, static_cast<size_t>(bytes) + kAlignment);
-  if (block == nullptr) Throw<DeviceError>("out of host memory: cannot allocate {} bytes for a tensor", bytes);
-  const uintptr_t aligned = (reinterpret_cast<uintptr_t>(block) + kAlignment) / kAlignment * kAlignment;
-  reinterpret_cast<void**>(aligned)[-1] = block;
-  return reinterpret_cast<std::byte*>(aligned);
+  const Block block = Allocate(static_cast<size_t>(bytes) + kAlignment);
+  if (block.begin == nullptr) Throw<DeviceError>("out of host memory: cannot allocate {} bytes for a tensor", bytes);
+  const uintptr_t aligned = (reinterpret_cast<uintptr_t>(block.begin) + kAlignment) / kAlignment * kAlignment;
+  std::byte* const elements = reinterpret_cast<std::byte*>(aligned);
+  std::memcpy(elements - sizeof block, &block, sizeof block);
+  return elements;
 }
 
 void Copy(void* to, const void* from, int64_t bytes) {
@@ -51,7 +78,15 @@ double AbsDiff(double a, double b) {
 
 }  // namespace
 
-void HostTensor::Free::operator()(std::byte* p) const { std::free(reinterpret_cast<void**>(p)[-1]); }
+void HostTensor::Free::operator()(std::byte* p) const {
+  Block block;
+  std::memcpy(&block, p - sizeof block, sizeof block);
+  if (block.mapped_bytes == 0) {
+    std::free(block.begin);
+  } else {
+    munmap(block.begin, block.mapped_bytes);
+  }
+}
 
 HostTensor::HostTensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.Elements()) {
   // Room for the alignment, and pointer differences must not overflow either.

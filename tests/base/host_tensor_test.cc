@@ -1,11 +1,17 @@
 #include "base/host_tensor.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/memory.h"
 
 namespace bindery {
 namespace {
@@ -38,6 +44,31 @@ TEST(HostTensorTest, StartsAsAlignedZeros) {
     }
   }
 }
+
+// Sanitizers keep what is freed, or shadows of it.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+int64_t ResidentBytes() {
+  const std::string statm = ReadFile("/proc/self/statm");  // all pages, resident ones
+  return std::stoll(statm.substr(statm.find(' '))) * ::getpagesize();
+}
+
+// Though malloc keeps all that it ever had: between tensors lie small blocks that stay.
+TEST(HostTensorTest, LargeOnesGiveTheirMemoryBack) {
+  KeepFreedMemory();
+  constexpr int64_t kElements = 1 << 20;
+  std::vector<HostTensor> large, small;
+  const int64_t before = ResidentBytes();
+  for (int i = 0; i < 16; ++i) {
+    large.push_back(HostTensor::Full(DType::kFloat32, {kElements}, i));
+    small.push_back(HostTensor::Full(DType::kFloat32, {1}, i));
+  }
+  const int64_t full = ResidentBytes();
+  EXPECT_GT(full - before, 15 * 4 * kElements);
+  large.clear();
+  EXPECT_LT(ResidentBytes() - before, 4 * kElements);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(small[static_cast<size_t>(i)].At(0), i);
+}
+#endif
 
 TEST(HostTensorTest, AScalarHasOneElement) {
   HostTensor scalar(DType::kFloat64, {});
