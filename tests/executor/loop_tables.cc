@@ -1,6 +1,7 @@
 #include "tests/executor/loop_tables.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -57,8 +58,32 @@ inline Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) { return a * b + c; 
 // clang-format on
 }  // namespace doubles
 
+// Four taps, as VNNI has them.
+namespace integers {
+using Element = uint8_t;
+typedef int32_t Sums __attribute__((vector_size(64)));
+constexpr int64_t kSums = 16;
+constexpr int kMostRows = 5;
+inline Sums Everywhere(int32_t bits) { return Sums{} + bits; }
+inline Sums AddProducts(Sums sums, Sums data, Sums weights) {
+  for (int tap = 0; tap < 4; ++tap) {
+    const Sums bytes = (data >> 8 * tap) & 0xff;
+    const Sums w = (weights << (24 - 8 * tap)) >> 24;
+    sums += bytes * w;
+  }
+  return sums;
+}
+inline Sums Groups(const int8_t* w) {
+  Sums groups;
+  std::memcpy(&groups, w, sizeof groups);
+  return groups;
+}
+#include "executor/kernels/cpu/simd/integers_body.h"
+}  // namespace integers
+
 const LoopSet& SixteenLanes() {
-  static constexpr LoopSet kLoops = {floats::TableOf("sixteen_lanes"), doubles::TableOf("sixteen_lanes"), {}};
+  static constexpr LoopSet kLoops = {floats::TableOf("sixteen_lanes"), doubles::TableOf("sixteen_lanes"),
+                                     integers::Table()};
   return kLoops;
 }
 
@@ -74,6 +99,13 @@ std::vector<const LoopSet*> LoopSets() {
 std::vector<const Loops*> LoopTables() {
   std::vector<const Loops*> tables;
   for (const LoopSet* set : LoopSets()) tables.push_back(&set->floats);
+  return tables;
+}
+
+std::vector<const IntegerLoops*> IntegerTables() {
+  std::vector<const IntegerLoops*> tables;
+  for (const LoopSet* set : LoopSets()) tables.push_back(&set->integers);
+  if (&BestIntegers() != &BestLoopSet().integers) tables.push_back(&BestIntegers());
   return tables;
 }
 

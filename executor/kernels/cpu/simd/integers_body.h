@@ -1,31 +1,40 @@
-// The body of integers.h, included inside a namespace that has Sums, a vector of kSums sums of 32 bits; Zero();
-// Pairs(weights), kSums pairs of weights widened to 16 bits; Everywhere(two), 32 bits in every place;
-// AddProducts(sums, a, b), which adds the products of each pair; Store(sums, p); and kMostRows. No include guard.
+// The body of integers.h, included inside a namespace that has Element, of the data; Sums, a vector of kSums sums of 32
+// bits; Groups(weights), kSums groups of weights as products take them; Everywhere(bits), 32 bits in every place;
+// AddProducts(sums, data, weights), which adds the products of each group; and kMostRows. No include guard.
 
-// The two elements at x in every place.
-inline Sums Pair(const int16_t* x) {
-  int32_t two;
-  std::memcpy(&two, x, sizeof two);
-  return Everywhere(two);
+constexpr int64_t kTaps = 4 / sizeof(Element);
+
+inline Sums Load(const int32_t* p) {
+  Sums sums;
+  std::memcpy(&sums, p, sizeof sums);
+  return sums;
+}
+inline void Store(Sums sums, int32_t* p) { std::memcpy(p, &sums, sizeof sums); }
+
+// The group of elements at x in every place.
+inline Sums Group(const char* x) {
+  int32_t bits;
+  std::memcpy(&bits, x, sizeof bits);
+  return Everywhere(bits);
 }
 
 template <int kRows, int64_t kVectors>
 void Products(const IntegerProducts& p) {
   Sums sums[kRows][kVectors];
   for (auto& row : sums) {
-    for (Sums& sum : row) sum = Zero();
+    for (int64_t v = 0; v < kVectors; ++v) row[v] = Load(p.begin + v * kSums);
   }
-  const int16_t* rows[kRows];
-  for (int r = 0; r < kRows; ++r) rows[r] = p.rows[r];
+  const char* rows[kRows];
+  for (int r = 0; r < kRows; ++r) rows[r] = static_cast<const char*>(p.rows[r]);
   const int8_t* w = p.weights;
   for (int64_t run = 0; run < p.runs; ++run) {
-    const int64_t begin = p.offsets[run], end = begin + 2 * p.pairs;
-    for (int64_t k = begin; k < end; k += 2, w += 2 * kPanel) {
+    const int64_t begin = p.offsets[run], end = begin + 4 * p.groups;
+    for (int64_t k = begin; k < end; k += 4, w += kTaps * kPanel) {
       Sums weights[kVectors];
-      for (int64_t v = 0; v < kVectors; ++v) weights[v] = Pairs(w + 2 * kSums * v);
+      for (int64_t v = 0; v < kVectors; ++v) weights[v] = Groups(w + kTaps * kSums * v);
 #pragma GCC unroll 12
       for (int r = 0; r < kRows; ++r) {
-        const Sums x = Pair(rows[r] + k);
+        const Sums x = Group(rows[r] + k);
         for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = AddProducts(sums[r][v], x, weights[v]);
       }
     }
@@ -33,6 +42,20 @@ void Products(const IntegerProducts& p) {
   for (int r = 0; r < kRows; ++r) {
     for (int64_t v = 0; v < kVectors; ++v) Store(sums[r][v], p.sums + r * kPanel + v * kSums);
   }
+}
+
+void Begin(const int8_t* weights, int64_t groups, int zero, int32_t* sums) {
+  constexpr int64_t kVectors = kPanel / kSums;
+  Sums all[kVectors] = {};
+  // Where elements are less their zero point, 0 stands for 0.
+  if (zero != 0) {
+    const Sums ones = Everywhere(kTaps == 4 ? 0x01010101 : 0x00010001);
+    for (const int8_t* const end = weights + groups * kTaps * kPanel; weights < end; weights += kTaps * kPanel) {
+      for (int64_t v = 0; v < kVectors; ++v) all[v] = AddProducts(all[v], ones, Groups(weights + kTaps * kSums * v));
+    }
+  }
+  for (int64_t v = 0; v < kVectors; ++v) Store(all[v], sums + v * kSums);
+  for (int64_t i = 0; i < kPanel; ++i) sums[i] *= -zero;
 }
 
 inline void ResultsOf(const int32_t* __restrict sums, const IntegerResults& results, float* __restrict y) {
@@ -92,20 +115,23 @@ void Bytes(const int32_t* sums, const IntegerResults& results, int64_t rows, uin
 }
 
 template <class T>
-void Widen(const T* x, int16_t* y, int64_t n, int zero) {
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<int16_t>(x[i] - zero);
+void Elements(const T* __restrict x, void* to, int64_t n, int zero) {
+  Element* __restrict y = static_cast<Element*>(to);
+  for (int64_t i = 0; i < n; ++i) y[i] = ElementOf<Element>(x[i], zero);
 }
 
 template <int... kRows>
 constexpr IntegerLoops TableOfRows(std::integer_sequence<int, kRows...>) {
   constexpr int64_t kWhole = kPanel / kSums, kHalf = kWhole > 1 ? kWhole / 2 : 1;
-  return {.most_rows = kMostRows,
+  return {.taps = kTaps,
+          .most_rows = kMostRows,
           .products = {Products<kRows + 1, kWhole>...},
           .half_products = {Products<kRows + 1, kHalf>...},
+          .begin = Begin,
           .floats = Floats,
           .bytes = Bytes,
           .quantize = Quantize,
-          .widen_unsigned = Widen<uint8_t>,
-          .widen_signed = Widen<int8_t>};
+          .load_unsigned = Elements<uint8_t>,
+          .load_signed = Elements<int8_t>};
 }
 constexpr IntegerLoops Table() { return TableOfRows(std::make_integer_sequence<int, kMostRows>()); }

@@ -15,4 +15,9 @@ const LoopSet& BestLoopSet() {
   return loops;
 }
 
+const IntegerLoops& BestIntegers() {
+  static const IntegerLoops& loops = Allows(dnnl::cpu_isa::avx512_core_vnni) ? VnniIntegers() : BestLoopSet().integers;
+  return loops;
+}
+
 }  // namespace bindery::cpu

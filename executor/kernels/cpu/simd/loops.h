@@ -257,7 +257,7 @@ struct LoopSet {
   IntegerLoops integers;
 };
 const LoopSet& BestLoopSet();
-inline const IntegerLoops& BestIntegers() { return BestLoopSet().integers; }
+const IntegerLoops& BestIntegers();
 template <class Real = float>
 const LoopsOf<Real>& BestLoops() {
   if constexpr (std::is_same_v<Real, double>) return BestLoopSet().doubles;
@@ -267,5 +267,6 @@ const LoopsOf<Real>& BestLoops() {
 const LoopSet& BaselineLoops();
 const LoopSet& Avx2Loops();
 const LoopSet& Avx512Loops();
+const IntegerLoops& VnniIntegers();
 
 }  // namespace bindery::cpu

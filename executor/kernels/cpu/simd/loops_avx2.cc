@@ -52,14 +52,13 @@ inline __m256d MultiplyAdd(__m256d a, __m256d b, __m256d c) { return _mm256_fmad
 }  // namespace doubles
 
 namespace integers {
+using Element = int16_t;
 using Sums = __m256i;
 constexpr int64_t kSums = 8;
 constexpr int kMostRows = 6;
-inline Sums Zero() { return _mm256_setzero_si256(); }
-inline Sums Everywhere(int32_t two) { return _mm256_set1_epi32(two); }
-inline void Store(Sums sums, int32_t* p) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), sums); }
+inline Sums Everywhere(int32_t bits) { return _mm256_set1_epi32(bits); }
 inline Sums AddProducts(Sums sums, Sums a, Sums b) { return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b)); }
-inline Sums Pairs(const int8_t* w) {
+inline Sums Groups(const int8_t* w) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w)));
 }
 #include "executor/kernels/cpu/simd/integers_body.h"

@@ -52,14 +52,13 @@ inline __m512d MultiplyAdd(__m512d a, __m512d b, __m512d c) { return _mm512_fmad
 }  // namespace doubles
 
 namespace integers {
+using Element = int16_t;
 using Sums = __m512i;
 constexpr int64_t kSums = 16;
 constexpr int kMostRows = 12;
-inline Sums Zero() { return _mm512_setzero_si512(); }
-inline Sums Everywhere(int32_t two) { return _mm512_set1_epi32(two); }
-inline void Store(Sums sums, int32_t* p) { _mm512_storeu_si512(p, sums); }
+inline Sums Everywhere(int32_t bits) { return _mm512_set1_epi32(bits); }
 inline Sums AddProducts(Sums sums, Sums a, Sums b) { return _mm512_add_epi32(sums, _mm512_madd_epi16(a, b)); }
-inline Sums Pairs(const int8_t* w) {
+inline Sums Groups(const int8_t* w) {
   return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)));
 }
 #include "executor/kernels/cpu/simd/integers_body.h"

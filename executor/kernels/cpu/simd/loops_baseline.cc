@@ -40,14 +40,13 @@ inline __m128d MultiplyAdd(__m128d a, __m128d b, __m128d c) { return _mm_add_pd(
 }  // namespace doubles
 
 namespace integers {
+using Element = int16_t;
 using Sums = __m128i;
 constexpr int64_t kSums = 4;
 constexpr int kMostRows = 2;
-inline Sums Zero() { return _mm_setzero_si128(); }
-inline Sums Everywhere(int32_t two) { return _mm_set1_epi32(two); }
-inline void Store(Sums sums, int32_t* p) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), sums); }
+inline Sums Everywhere(int32_t bits) { return _mm_set1_epi32(bits); }
 inline Sums AddProducts(Sums sums, Sums a, Sums b) { return _mm_add_epi32(sums, _mm_madd_epi16(a, b)); }
-inline Sums Pairs(const int8_t* w) {
+inline Sums Groups(const int8_t* w) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(w));
   return _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
 }
