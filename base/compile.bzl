@@ -96,10 +96,15 @@ def compile(ctx, source, out, read, mnemonic, header = False, more_flags = []):
         progress_message = "Compiling " + source.short_path,
         executable = ctx.executable._compile,
         arguments = [headers.path, unused.path, compiler] + arguments,
-        env = cc_common.get_environment_variables(
-            feature_configuration = features,
-            action_name = CPP_COMPILE_ACTION_NAME,
-            variables = variables,
+        env = dict(
+            cc_common.get_environment_variables(
+                feature_configuration = features,
+                action_name = CPP_COMPILE_ACTION_NAME,
+                variables = variables,
+            ),
+            # Compiled anew where the system's compilers or headers are others (tools/bazel).
+            PACKAGES = ctx.configuration.default_shell_env.get("SYSTEM_PACKAGES", "") +
+                       (ctx.var.get("test_packages", "") if clang else ""),
         ),
         inputs = depset([source, headers], transitive = [read.headers, toolchain.all_files]),
         outputs = [out, unused],

@@ -1,7 +1,13 @@
 #!/bin/bash
 # Installs what the build needs on Debian 12, with apt-get; with --tests what compiles tests, too. Does nothing, quickly,
-# when everything is there.
+# when everything is there. With --versions installs nothing: prints which versions of it are there (tools/bazel).
 set -euo pipefail
+
+versions=no
+if [ "${1:-}" = --versions ]; then
+  versions=yes
+  shift
+fi
 
 # Package and what it is for.
 packages='
@@ -39,6 +45,14 @@ if [ "${1:-}" = --tests ]; then
 libclang-rt-16-dev  what runs with sanitizers
 lld-16              its linker
 '
+fi
+
+if [ $versions = yes ]; then
+  # With headers that compilers' packages bring along.
+  packages+=$(printf '%s\n' g++-12 libc6-dev libstdc++-12-dev linux-libc-dev)
+  # shellcheck disable=SC2046
+  dpkg-query --show --showformat='${Package} ${Version}\n' $(awk '{ print $1 }' <<<"$packages") 2>/dev/null || true
+  exit
 fi
 
 fail() {
