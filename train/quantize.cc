@@ -43,26 +43,32 @@ Reads ReadsOf(const Graph& graph) {
   return reads;
 }
 
-// Is it a layer that multiplies by a parameter, as integers can?
-bool CanBeIntegers(const Node& node, const Model& model, const Graph& graph, const NodeTypes& types) {
-  if (!IsIntegerLayer(node)) return false;
+// The axis of the outputs in the weight of a layer that multiplies by a parameter, as integers can; none for others.
+std::optional<int> AxisOf(const Node& node, const Model& model, const Graph& graph, const NodeTypes& types) {
+  if (!IsIntegerLayer(node)) return std::nullopt;
   const Entry &data = node.inputs()[0], &weight = node.inputs()[1];
   const auto n = static_cast<size_t>(graph.IndexOf(data.node));
-  if (!weight.node->is_variable() || types[n][static_cast<size_t>(data.output)].dtype != DType::kFloat32) return false;
+  if (!weight.node->is_variable()) return std::nullopt;
+  if (types[n][static_cast<size_t>(data.output)].dtype != DType::kFloat32) return std::nullopt;
   const auto found = model.params.find(weight.node->name());
-  if (found == model.params.end() || found->second.dtype() != DType::kFloat32) return false;
-  return found->second.shape().CountFrom(1) <= kMostProducts;
+  if (found == model.params.end() || found->second.dtype() != DType::kFloat32) return std::nullopt;
+  return AxisOfOutputs(node, found->second.shape());
 }
 
-// The layers that are quantized. A weight that anything else reads, too, as an Embedding's table, stays as it is.
-std::set<const Node*> LayersOf(const Model& model, const Graph& graph, const NodeTypes& types, const Reads& reads) {
-  std::map<const Node*, std::vector<const Node*>> by_weight;
+// The layers that are quantized, with these axes. A weight that anything else reads, too, as an Embedding's table, or a
+// product by its transpose, stays as it is.
+using Layers = std::map<const Node*, int>;
+Layers LayersOf(const Model& model, const Graph& graph, const NodeTypes& types, const Reads& reads) {
+  std::map<std::pair<const Node*, int>, std::vector<const Node*>> by_weight;
   for (const NodePtr& node : graph.nodes) {
-    if (CanBeIntegers(*node, model, graph, types)) by_weight[node->inputs()[1].node.get()].push_back(node.get());
+    if (const std::optional<int> axis = AxisOf(*node, model, graph, types)) {
+      by_weight[{node->inputs()[1].node.get(), *axis}].push_back(node.get());
+    }
   }
-  std::set<const Node*> layers;
+  Layers layers;
   for (const auto& [weight, readers] : by_weight) {
-    if (std::ssize(readers) == reads.at(weight)) layers.insert(readers.begin(), readers.end());
+    if (std::ssize(readers) != reads.at(weight.first)) continue;
+    for (const Node* reader : readers) layers[reader] = weight.second;
   }
   return layers;
 }
@@ -194,26 +200,25 @@ Scaling ScalingOf(const Range& range, DType dtype) {
 struct QuantizedWeight {
   HostTensor values, scales;
 };
-// Throws NumericError unless all of it is finite.
-QuantizedWeight QuantizeWeight(const std::string& name, const HostTensor& weight) {
+// Outputs lie along `axis`. Throws NumericError unless all of it is finite.
+QuantizedWeight QuantizeWeight(const std::string& name, const HostTensor& weight, int axis) {
   constexpr float kOfZeros = 1.0f / (1 << 16);  // any would do, but a bias is rounded to steps of it times the data's
-  const int64_t outputs = weight.shape()[0], each = weight.shape().CountFrom(1);
+  const int64_t outputs = weight.shape()[axis], inner = weight.shape().CountFrom(axis + 1);
   QuantizedWeight result{HostTensor(DType::kInt8, weight.shape()), HostTensor(DType::kFloat32, {outputs})};
   const std::span<const float> w = weight.data<float>();
+  const auto scale_of = [&](size_t i) -> float& {
+    return result.scales.data<float>()[i / static_cast<size_t>(inner) % static_cast<size_t>(outputs)];
+  };
+  for (size_t i = 0; i < w.size(); ++i) {
+    if (!std::isfinite(w[i])) Throw<NumericError>("parameter \"{}\" has an element that is {}", name, w[i]);
+    scale_of(i) = std::max(scale_of(i), std::abs(w[i]));
+  }
+  for (float& scale : result.scales.data<float>()) {
+    scale = scale / 127 >= std::numeric_limits<float>::min() ? scale / 127 : kOfZeros;
+  }
   const std::span<int8_t> q = result.values.data<int8_t>();
-  for (int64_t o = 0; o < outputs; ++o) {
-    const std::span<const float> row = w.subspan(static_cast<size_t>(o * each), static_cast<size_t>(each));
-    float largest = 0;
-    for (const float value : row) {
-      if (!std::isfinite(value)) Throw<NumericError>("parameter \"{}\" has an element that is {}", name, value);
-      largest = std::max(largest, std::abs(value));
-    }
-    const float scale = largest / 127 >= std::numeric_limits<float>::min() ? largest / 127 : kOfZeros;
-    result.scales.Set(o, scale);
-    for (int64_t k = 0; k < each; ++k) {
-      const float whole = std::nearbyint(row[static_cast<size_t>(k)] / scale);
-      q[static_cast<size_t>(o * each + k)] = static_cast<int8_t>(std::clamp<float>(whole, -127, 127));
-    }
+  for (size_t i = 0; i < w.size(); ++i) {
+    q[i] = static_cast<int8_t>(std::clamp<float>(std::nearbyint(w[i] / scale_of(i)), -127, 127));
   }
   return result;
 }
@@ -225,15 +230,15 @@ class Builder {
     for (const std::string& name : model.symbol.ListInputs()) taken_.insert(name);
   }
 
-  // The layer of the same name among integers; `inputs` in place of its own.
-  NodePtr Layer(const Node& node, std::vector<Entry> inputs) {
+  // The layer of the same name among integers; `inputs` in place of its own. Outputs lie along this axis of its weight.
+  NodePtr Layer(const Node& node, int axis, std::vector<Entry> inputs) {
     const Scaling of_data = ScalingOf(ranges_.at(KeyOf(node.inputs()[0])), activations_);
     Symbol& data = data_[KeyOf(node.inputs()[0])];
     if (data.empty()) data = Rounded(Symbol(inputs[0]), of_data);
     inputs[0] = data.entry();
     const std::string name = node.inputs()[1].node->name();
     IntegerWeight& weight = weights_[name];
-    if (weight.real.empty()) weight = Weight(name);
+    if (weight.real.empty()) weight = Weight(name, axis);
     inputs[1] = weight.real.entry();
     if (inputs.size() > 2) inputs[2] = Bias(node.inputs()[2], weight.scales, of_data).value_or(inputs[2]);
     return WithInputs(node, std::move(inputs));
@@ -254,21 +259,21 @@ class Builder {
     made_[name] = std::move(value);
     return variable;
   }
-  // The parameter `name` and its scales, which get a name that nothing else has.
-  Symbol Real(const std::string& name, HostTensor whole, HostTensor scales) {
+  // The parameter `name` and its scales along an axis, which get a name that nothing else has.
+  Symbol Real(const std::string& name, HostTensor whole, HostTensor scales, int axis = 0) {
     std::string of_scales = name + "_scale";
     while (!taken_.insert(of_scales).second) of_scales += "_";
     const Symbol integers = Parameter(name, std::move(whole)), steps = Parameter(of_scales, std::move(scales));
-    return Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = 0, .no_zero_point = true}, {integers, steps});
+    return Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = axis, .no_zero_point = true}, {integers, steps});
   }
 
   struct IntegerWeight {
     Symbol real;
     HostTensor scales;
   };
-  IntegerWeight Weight(const std::string& name) {
-    QuantizedWeight weight = QuantizeWeight(name, model_.params.at(name));
-    return {Real(name, std::move(weight.values), weight.scales), weight.scales};
+  IntegerWeight Weight(const std::string& name, int axis) {
+    QuantizedWeight weight = QuantizeWeight(name, model_.params.at(name), axis);
+    return {Real(name, std::move(weight.values), weight.scales, axis), weight.scales};
   }
 
   // In units of the sums. None if the layer is not alone with it, or it does not fit.
@@ -332,7 +337,7 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
   const Graph graph = Graph::Of(folded.symbol);
   const NodeTypes types = TypesOf(graph, folded, inputs);
   const Reads reads = ReadsOf(graph);
-  const std::set<const Node*> layers = LayersOf(folded, graph, types, reads);
+  const Layers layers = LayersOf(folded, graph, types, reads);
   std::vector<Entry> seen;
   std::map<EntryKey, size_t> place;
   for (const NodePtr& node : graph.nodes) {
@@ -341,8 +346,8 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
   }
   if (layers.empty()) {
     throw ModelError(
-        "nothing to quantize: no convolution without groups and no full connection has a weight of float32 that it "
-        "shares with no other operator");
+        "nothing to quantize: no convolution without groups, no full connection and no product by a matrix has a "
+        "weight of float32 that it shares with no other operator");
   }
   const std::vector<Range> found = Observer(folded, seen, renamed, data, options).Run();
   std::map<EntryKey, Range> ranges;
@@ -351,8 +356,9 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
   Builder builder(folded, ranges, reads, options.activations);
   Model result{.metadata = model.metadata};
   result.symbol = Rewrite(folded.symbol, [&](const NodePtr& node, const std::vector<Entry>& now) -> std::vector<Entry> {
-    if (!layers.contains(node.get())) return {};
-    return OutputsOf(builder.Layer(*node, now));
+    const auto layer = layers.find(node.get());
+    if (layer == layers.end()) return {};
+    return OutputsOf(builder.Layer(*node, layer->second, now));
   });
   const HostTensorMap made = builder.TakeParams();
   for (const std::string& name : result.symbol.ListArguments()) {

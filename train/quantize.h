@@ -1,5 +1,5 @@
-// A trained model in integers of 8 bits, calibrated from data: convolutions and full connections multiply integers, all
-// else computes as before.
+// A trained model in integers of 8 bits, calibrated from data: convolutions, full connections and products by matrices
+// multiply integers, all else computes as before.
 //
 //   Model small = Quantized(LoadModel("lenet.pb"), data);
 //   SaveModel(small, "lenet8.onnx");                      // for us, and for others: opset 17
@@ -30,9 +30,10 @@ struct QuantizeOptions {
   int64_t batches = 0;  // of the data; 0: a sweep
 };
 
-// Layers are the Convolutions without groups, of at most two spatial axes, and the FullyConnecteds, in float32, whose
-// weight is a parameter that nothing else reads, of at most kMostProducts elements (symbol/ops/quantized.h) for each
-// output: quantized symmetrically, each output by a scale of its own. Others stay as they are. `data` provides the
+// Layers are the Convolutions without groups, of at most two spatial axes, the FullyConnecteds, and the MatMuls whose
+// second operand is a matrix and whose first is not transposed, in float32, whose weight is a parameter that nothing
+// else reads, of at most kMostProducts elements (symbol/ops/quantized.h) for each output: quantized symmetrically, each
+// output by a scale of its own. Others stay as they are, the Add of a MatMul's bias among them. `data` provides the
 // model's inputs by their names; a single one may be called otherwise. The result has the model's inputs, outputs and
 // metadata; weights keep their names, and their scales are NAME_scale, or NAME_scale_ where another has that name.
 //

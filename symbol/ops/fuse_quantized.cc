@@ -6,6 +6,7 @@
 
 #include "symbol/compose.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/matmul.h"
 #include "symbol/ops/quantize.h"
 #include "symbol/ops/quantized.h"
 #include "symbol/ops/shape_ops.h"
@@ -23,10 +24,26 @@ const Node& SourceOf(const Node& layer) {
   return Is(data, FlattenOp()) ? *data.inputs()[0].node : data;
 }
 
-// What of a layer's attributes matters here.
+// The node that gives its weight, seen through a Transpose.
+const Node& RealOf(const Node& layer) {
+  const Node& weight = *layer.inputs()[1].node;
+  return Is(weight, TransposeOp()) ? *weight.inputs()[0].node : weight;
+}
+
+// What of a layer matters here.
 struct LayerForm {
   ActivationType activation = ActivationType::kNone;
-  int64_t products = 0;  // that are summed for an output
+  bool takes_vector = false;  // for its bias, which it lacks
+  int64_t outputs = 0;
+  int axis = 0;  // of the integers of its weight, along which outputs lie
+};
+
+// A layer that is fused.
+struct Match {
+  NodePtr layer;
+  const Node* last;  // that becomes part of it
+  LayerForm form;
+  std::optional<size_t> bias = {};  // the input of an Add behind it that becomes its bias
 };
 
 class Matcher {
@@ -39,18 +56,23 @@ class Matcher {
     for (const Entry& output : graph.outputs) Count(output, nullptr);
   }
 
-  // The last node that becomes part of the layer; null if it stays as it is.
-  const Node* LastOf(const Node& layer) const {
-    const std::optional<LayerForm> form = FormOf(layer);
-    if (!form || !IsData(SourceOf(layer)) || !IsWeight(*layer.inputs()[1].node)) return nullptr;
-    const Node* last = &layer;
-    if (const Node* reader = OnlyReader(*last); reader != nullptr && form->activation == ActivationType::kNone &&
-                                                Is(*reader, ActivationOp()) &&
-                                                reader->attrs().get<ActivationAttrs>().type == ActivationType::kRelu) {
-      last = reader;
+  // No value if it stays as it is.
+  std::optional<Match> Find(const NodePtr& layer) const {
+    const std::optional<LayerForm> form = FormOf(*layer);
+    if (!form || !IsData(SourceOf(*layer)) || !IsWeight(RealOf(*layer), form->axis)) return std::nullopt;
+    Match match{.layer = layer, .last = layer.get(), .form = *form};
+    if (const Node* reader = OnlyReader(*match.last); reader != nullptr && form->takes_vector) {
+      match.bias = BiasIn(*reader, *layer, form->outputs);
+      if (match.bias) match.last = reader;
     }
-    if (const Node* reader = OnlyReader(*last); reader != nullptr && Quantizes(*reader, *last)) last = reader;
-    return last;
+    if (const Node* reader = OnlyReader(*match.last);
+        reader != nullptr && form->activation == ActivationType::kNone && Is(*reader, ActivationOp()) &&
+        reader->attrs().get<ActivationAttrs>().type == ActivationType::kRelu) {
+      match.last = reader;
+    }
+    const Node* reader = OnlyReader(*match.last);
+    if (reader != nullptr && Quantizes(*reader, *match.last)) match.last = reader;
+    return match;
   }
 
  private:
@@ -70,12 +92,30 @@ class Matcher {
 
   std::optional<LayerForm> FormOf(const Node& node) const {
     if (!IsIntegerLayer(node)) return std::nullopt;
-    LayerForm form;
-    form.activation = Is(node, ConvolutionOp()) ? node.attrs().get<ConvolutionAttrs>().activation
-                                                : node.attrs().get<FullyConnectedAttrs>().activation;
-    form.products = TypeOf(node.inputs()[1]).shape.CountFrom(1);
+    const Shape& weight = TypeOf(node.inputs()[1]).shape;
+    const std::optional<int> axis = AxisOfOutputs(node, weight);
+    if (!axis) return std::nullopt;
+    LayerForm form{.takes_vector = Is(node, MatMulOp()), .outputs = weight[*axis], .axis = *axis};
+    if (Is(node, ConvolutionOp())) form.activation = node.attrs().get<ConvolutionAttrs>().activation;
+    if (Is(node, FullyConnectedOp())) {
+      const auto& attrs = node.attrs().get<FullyConnectedAttrs>();
+      form.activation = attrs.activation;
+      form.takes_vector = attrs.no_bias && attrs.activation == ActivationType::kNone;
+    }
+    if (const Node& by = *node.inputs()[1].node; Is(by, TransposeOp())) {
+      if (weight.rank() != 2) return std::nullopt;
+      const std::vector<int64_t>& axes = by.attrs().get<TransposeAttrs>().axes;
+      if (axes.empty() || weight.Axis(static_cast<int>(axes[0])) == 1) form.axis = 1 - form.axis;
+    }
     const bool is_simple = form.activation == ActivationType::kNone || form.activation == ActivationType::kRelu;
-    return is_simple && form.products <= kMostProducts ? std::optional(form) : std::nullopt;
+    return is_simple ? std::optional(form) : std::nullopt;
+  }
+
+  // Which input of an Add, whose other one is the layer, is a vector of one element for each output.
+  std::optional<size_t> BiasIn(const Node& node, const Node& layer, int64_t outputs) const {
+    if (!Is(node, Add.op())) return std::nullopt;
+    const size_t other = node.inputs()[0].node.get() == &layer ? 1 : 0;
+    return TypeOf(node.inputs()[other]).shape == Shape{outputs} ? std::optional(other) : std::nullopt;
   }
 
   bool IsData(const Node& node) const {
@@ -83,12 +123,13 @@ class Matcher {
            IsOne(node.inputs()[1]);
   }
 
-  bool IsWeight(const Node& node) const {
+  // By one scale for each position along the axis, or by one.
+  bool IsWeight(const Node& node, int of_outputs) const {
     if (!Is(node, DequantizeLinearOp()) || !IsFloatScale(node)) return false;
     const Entry& weight = node.inputs()[0];
     if (!weight.node->is_variable() || !is_kept_(*weight.node) || TypeOf(weight).dtype != DType::kInt8) return false;
-    const int64_t axis = node.attrs().get<DequantizeAttrs>().axis;
-    if (!IsOne(node.inputs()[1]) && axis != 0 && axis != -TypeOf(weight).shape.rank()) return false;
+    const auto axis = static_cast<int>(node.attrs().get<DequantizeAttrs>().axis);
+    if (!IsOne(node.inputs()[1]) && TypeOf(weight).shape.Axis(axis) != of_outputs) return false;
     if (node.inputs().size() < 3) return true;
     const Node& zero = *node.inputs()[2].node;
     if (!Is(zero, ConstantOp())) return false;
@@ -119,25 +160,40 @@ Symbol ZeroOf(const Node& node, DType dtype) {
   return node.inputs().size() > 2 ? Symbol(node.inputs()[2]) : Constant(HostTensor(dtype, Shape()));
 }
 
-// The layer, whose inputs are those of the new graph, and what is behind it, as one node in the place of `last`.
-template <class Attrs, class LayerAttrs>
-NodePtr Fused(const Node& last, const OpDef& op, const Node& layer, DType data_dtype, bool relu, const Node* quantize) {
-  Attrs attrs{layer.attrs().get<LayerAttrs>()};
-  if (relu) attrs.activation = ActivationType::kRelu;
-  const std::vector<Entry>& of = layer.inputs();
-  const Node& source = SourceOf(layer);
-  const std::vector<Entry>&data = source.inputs(), &weight = of[1].node->inputs();
-  const OnBehalfOf surroundings(layer, "_quantized_");
-  const Symbol scale = Symbol(data[1]) * Symbol(weight[1]);
-  const Symbol whole = &source == of[0].node.get() ? Symbol(data[0]) : Flatten(Symbol(data[0]));
-  std::vector<Entry> inputs = {whole.entry(), weight[0], scale.entry(), ZeroOf(source, data_dtype).entry()};
-  if (!attrs.no_bias) inputs.push_back(of[2]);
-  if (quantize != nullptr) {
-    attrs.dtype = quantize->attrs().get<QuantizeAttrs>().dtype;
-    inputs.push_back(quantize->inputs()[1]);
-    inputs.push_back(ZeroOf(*quantize, attrs.dtype).entry());
+// A layer and what is behind it, in the new graph.
+struct Parts {
+  const Node& layer;
+  Entry weight;  // of integers, (outputs, ...)
+  DType data_dtype;
+  std::optional<Entry> bias;
+  bool relu;
+  const Node* quantize;  // or null
+};
+
+// All that as one node in the place of `last`; the attributes are the layer's.
+template <class Attrs>
+NodePtr Fused(const Node& last, const OpDef& op, Attrs attrs, const Parts& parts) {
+  const Node& source = SourceOf(parts.layer);
+  const std::vector<Entry>& data = source.inputs();
+  const OnBehalfOf surroundings(parts.layer, "_quantized_");
+  const Symbol scale = Symbol(data[1]) * Symbol(RealOf(parts.layer).inputs()[1]);
+  const Symbol whole = &source == parts.layer.inputs()[0].node.get() ? Symbol(data[0]) : Flatten(Symbol(data[0]));
+  std::vector<Entry> inputs = {whole.entry(), parts.weight, scale.entry(), ZeroOf(source, parts.data_dtype).entry()};
+  attrs.no_bias = !parts.bias;
+  if (parts.bias) inputs.push_back(*parts.bias);
+  if (parts.relu) attrs.activation = ActivationType::kRelu;
+  if (parts.quantize != nullptr) {
+    attrs.dtype = parts.quantize->attrs().get<QuantizeAttrs>().dtype;
+    inputs.push_back(parts.quantize->inputs()[1]);
+    inputs.push_back(ZeroOf(*parts.quantize, attrs.dtype).entry());
   }
   return Remake(last, op, attrs, std::move(inputs));
+}
+
+// Of a product of matrices as of a full connection.
+QuantizedFullyConnectedAttrs ConnectionOf(const Node& layer, int64_t outputs) {
+  if (Is(layer, FullyConnectedOp())) return {layer.attrs().get<FullyConnectedAttrs>()};
+  return {{.num_hidden = outputs, .flatten = false}};
 }
 
 }  // namespace
@@ -145,41 +201,66 @@ NodePtr Fused(const Node& last, const OpDef& op, const Node& layer, DType data_d
 bool IsWeightedLayer(const Node& node) { return Is(node, ConvolutionOp()) || Is(node, FullyConnectedOp()); }
 
 bool IsIntegerLayer(const Node& node) {
+  if (Is(node, MatMulOp())) return !node.attrs().get<MatMulAttrs>().transpose_a;
   if (!Is(node, ConvolutionOp())) return Is(node, FullyConnectedOp());
   const auto& attrs = node.attrs().get<ConvolutionAttrs>();
   return attrs.groups == 1 && attrs.kernel.size() <= 2;
+}
+
+std::optional<int> AxisOfOutputs(const Node& layer, const Shape& weight) {
+  const bool multiplies = Is(layer, MatMulOp());
+  if (weight.Elements() == 0 || (multiplies && weight.rank() != 2)) return std::nullopt;
+  const int axis = multiplies && !layer.attrs().get<MatMulAttrs>().transpose_b ? 1 : 0;
+  return weight.Elements() / weight[axis] <= kMostProducts ? std::optional(axis) : std::nullopt;
 }
 
 bool IsDequantizeLinear(const Node& node) { return Is(node, DequantizeLinearOp()); }
 
 Symbol FuseQuantized(const Graph& graph, const NodeTypes& types, const std::function<bool(const Node&)>& is_kept) {
   const Matcher matcher(graph, types, is_kept);
-  std::unordered_map<const Node*, NodePtr> layers;  // by the last node that becomes part of it
+  std::unordered_map<const Node*, Match> matches;  // by the last node that becomes part of it
   for (const NodePtr& node : graph.nodes) {
-    if (const Node* last = node->is_variable() ? nullptr : matcher.LastOf(*node)) layers.emplace(last, node);
+    if (node->is_variable()) continue;
+    if (const std::optional<Match> match = matcher.Find(node)) matches.emplace(match->last, *match);
   }
-  if (layers.empty()) return Symbol(graph.outputs);
-  return Rewrite(Symbol(graph.outputs),
-                 [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
-                   const auto found = layers.find(node.get());
-                   if (found == layers.end()) return {};
-                   const Node& layer = *found->second;
-                   // Down again, through nodes that have the new inputs by now.
-                   const NodePtr last = WithInputs(*node, inputs);
-                   const Node* at = last.get();
-                   const Node* const quantize = Is(*at, QuantizeLinearOp()) ? at : nullptr;
-                   if (quantize != nullptr) at = at->inputs()[0].node.get();
-                   const bool relu = Is(*at, ActivationOp());
-                   if (relu) at = at->inputs()[0].node.get();
-                   const Entry& data = SourceOf(layer).inputs()[0];
-                   const DType dtype =
-                       types[static_cast<size_t>(graph.IndexOf(data.node))][static_cast<size_t>(data.output)].dtype;
-                   const bool convolves = Is(layer, ConvolutionOp());
-                   return OutputsOf(convolves ? Fused<QuantizedConvolutionAttrs, ConvolutionAttrs>(
-                                                    *node, QuantizedConvolutionOp(), *at, dtype, relu, quantize)
-                                              : Fused<QuantizedFullyConnectedAttrs, FullyConnectedAttrs>(
-                                                    *node, QuantizedFullyConnectedOp(), *at, dtype, relu, quantize));
-                 });
+  if (matches.empty()) return Symbol(graph.outputs);
+  std::unordered_map<const Node*, Symbol> transposed;  // parameters, each once
+  const auto type_of = [&](const Entry& entry) {
+    return types[static_cast<size_t>(graph.IndexOf(entry.node))][static_cast<size_t>(entry.output)];
+  };
+  return Rewrite(
+      Symbol(graph.outputs), [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
+        const auto found = matches.find(node.get());
+        if (found == matches.end()) return {};
+        const Match& match = found->second;
+        // Down again, through nodes that have the new inputs by now.
+        const NodePtr last = WithInputs(*node, inputs);
+        const Node* at = last.get();
+        const Node* const quantize = Is(*at, QuantizeLinearOp()) ? at : nullptr;
+        if (quantize != nullptr) at = at->inputs()[0].node.get();
+        const bool relu = Is(*at, ActivationOp());
+        if (relu) at = at->inputs()[0].node.get();
+        std::optional<Entry> bias;
+        if (match.bias) {
+          bias = at->inputs()[*match.bias];
+          at = at->inputs()[1 - *match.bias].node.get();
+        } else if (at->inputs().size() > 2) {
+          bias = at->inputs()[2];
+        }
+        Entry weight = RealOf(*at).inputs()[0];
+        if (match.form.axis == 1) {
+          Symbol& rows = transposed[weight.node.get()];
+          const OnBehalfOf surroundings(*at, "_quantized_");
+          if (rows.empty()) rows = Transpose(Symbol(weight));
+          weight = rows.entry();
+        }
+        const Parts parts{*at, weight, type_of(SourceOf(*match.layer).inputs()[0]).dtype, bias, relu, quantize};
+        if (!Is(*at, ConvolutionOp())) {
+          return OutputsOf(Fused(*node, QuantizedFullyConnectedOp(), ConnectionOf(*at, match.form.outputs), parts));
+        }
+        const QuantizedConvolutionAttrs attrs{at->attrs().get<ConvolutionAttrs>()};
+        return OutputsOf(Fused(*node, QuantizedConvolutionOp(), attrs, parts));
+      });
 }
 
 }  // namespace bindery

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "symbol/graph.h"
 #include "symbol/infer.h"
@@ -45,16 +46,21 @@ struct QuantizedInputs {
         output_zero(output_scale < 0 ? -1 : output_scale + 1) {}
 };
 
-// What models are prepared for that: is it a Convolution or a FullyConnected; one that integer kernels know, without
-// groups and of at most two spatial axes; a DequantizeLinear? No variable is any of them.
+// What models are prepared for that: is it a Convolution or a FullyConnected; one of these that integer kernels know,
+// without groups and of at most two spatial axes, or a MatMul whose first operand is not transposed; a
+// DequantizeLinear? No variable is any of them.
 bool IsWeightedLayer(const Node& node);
 bool IsIntegerLayer(const Node& node);
 bool IsDequantizeLinear(const Node& node);
+// The axis along which the outputs of such an integer layer lie in its weight, input 1, of this shape. None if integers
+// cannot take it: a MatMul's may be no matrix, and an output may sum more than kMostProducts.
+std::optional<int> AxisOfOutputs(const Node& layer, const Shape& weight);
 
 // Layers whose data are DequantizeLinear's by one scale, perhaps flattened, and whose weight is an int8 variable's that
-// `is_kept` names, by one scale or one for each output, without a zero point or with zeros: with a relu and a
-// QuantizeLinear behind them, which nobody else may read, they become one of the operators above. Only layers for which
-// that is faster than in float32: without groups, and of at most two spatial axes. `types` are those of the graph.
+// `is_kept` names, by one scale or one for each output, without a zero point or with zeros, a matrix perhaps transposed
+// behind it: with a relu and a QuantizeLinear behind them, which nobody else may read, they become one of the operators
+// above, and so does the Add of a vector to a product without a bias. Only layers for which that is faster than in
+// float32: without groups, and of at most two spatial axes. `types` are those of the graph.
 Symbol FuseQuantized(const Graph& graph, const NodeTypes& types,
                      const std::function<bool(const Node& variable)>& is_kept);
 

@@ -159,6 +159,55 @@ TEST(Quantized, SharedParameters) {
   EXPECT_LT(MaxAbsDiff(PredictionsOf(small), expected), 0.03 * largest);
 }
 
+Symbol ShapedData() { return Variable("data", {.shape = Shape{kUnknownDim, 3, 8, 8}}); }
+// Of rows of 8, by matrices of both orders; the vector that is added stays as it is.
+Symbol Products() {
+  const Symbol w1 = Variable("w1", {.shape = Shape{8, 20}}), b1 = Variable("b1", {.shape = Shape{20}});
+  return MatMul(Relu(MatMul(ShapedData(), w1) + b1), Variable("w2", {.shape = Shape{5, 20}}), {.transpose_b = true});
+}
+
+TEST(Quantized, ProductsByMatrices) {
+  const Model model = Trained(Products());
+  ArrayIter data = Data();
+  const Model small = Quantized(model, data);
+  const HostTensor &w = small.params.at("w1"), &real = model.params.at("w1");
+  ASSERT_EQ(w.dtype(), DType::kInt8);
+  ASSERT_EQ(w.shape(), real.shape());
+  const HostTensor& scales = small.params.at("w1_scale");
+  ASSERT_EQ(scales.shape(), (Shape{20}));
+  for (int64_t o = 0; o < 20; ++o) {
+    double largest = 0;
+    for (int64_t k = 0; k < 8; ++k) {
+      largest = std::max(largest, std::abs(real.At(k * 20 + o)));
+      EXPECT_NEAR(w.At(k * 20 + o) * scales.At(o), real.At(k * 20 + o), 0.51 * scales.At(o));
+    }
+    EXPECT_NEAR(scales.At(o), largest / 127, 1e-7);
+  }
+  EXPECT_EQ(small.params.at("w2_scale").shape(), (Shape{5}));
+  EXPECT_EQ(small.params.at("b1"), model.params.at("b1"));
+  EXPECT_EQ(CountOf(small, "QuantizedFullyConnected"), 2);
+  EXPECT_EQ(CountOf(small, "MatMul") + CountOf(small, "Add"), 0);
+  EXPECT_LT(MaxAbsDiff(PredictionsOf(small), PredictionsOf(model)), 0.1);
+}
+
+// A matrix that is read both ways has no scales for both; several matrices, a matrix that is data, and what is
+// multiplied from the left, are no layers.
+TEST(Quantized, OtherProductsStayAsTheyAre) {
+  const Symbol data = Variable("data"), tied = Variable("tied", {.shape = Shape{8, 8}});
+  Symbol x = MatMul(MatMul(data, tied), tied, {.transpose_b = true});
+  x = MatMul(x, Variable("several", {.shape = Shape{3, 8, 8}}));
+  x = MatMul(x, Variable("turned", {.shape = Shape{8, 8}}), {.transpose_a = true});
+  x = MatMul(Variable("left", {.shape = Shape{8, 8}}), x);
+  ArrayIter iter = Data();
+  EXPECT_NE(MessageOf<ModelError>([&] { Quantized(Trained(x), iter); }).find("nothing to quantize"), std::string::npos);
+  const Model model = Trained(MatMul(x, Variable("w", {.shape = Shape{8, 8}})));
+  const Model small = Quantized(model, iter);
+  EXPECT_EQ(small.params.at("w").dtype(), DType::kInt8);
+  for (const char* name : {"tied", "several", "turned", "left"}) {
+    EXPECT_EQ(small.params.at(name), model.params.at(name)) << name;
+  }
+}
+
 TEST(Quantized, ANameOfScalesMayBeTaken) {
   const Symbol other = Variable("fc_weight_scale", {.shape = Shape{5}});
   const Model model = Trained(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc") * other);
@@ -182,19 +231,24 @@ TEST(Quantized, WithoutWeightsTheBiasIsKept) {
 }
 
 TEST(Quantized, ThroughFilesAndOnnx) {
-  const Model model = Trained(Net());
-  ArrayIter data = Data();
-  const Model small = Quantized(model, data);
-  const HostTensor expected = PredictionsOf(small);
   const TestFolder test_folder;
   const std::string& folder = test_folder.path();
-  for (const char* ending : {".pb", ".prototxt", ".onnx"}) {
-    SaveModel(small, folder + "/small" + ending);
-    const Model loaded = LoadModel(folder + "/small" + ending);
-    EXPECT_EQ(loaded.params.at("conv1_weight"), small.params.at("conv1_weight"));
-    EXPECT_EQ(CountOf(loaded, "QuantizedConvolution"), 2) << ending;
-    EXPECT_EQ(CountOf(loaded, "QuantizedFullyConnected"), 2) << ending;
-    EXPECT_LT(MaxAbsDiff(PredictionsOf(loaded), expected), 1e-6) << ending;
+  // Of more than two axes, ONNX has connections along the last one as products by a transposed matrix.
+  const FullyConnectedAttrs last{.num_hidden = 5, .flatten = false};
+  for (const Symbol& net : {Net(), Products(), FullyConnected(ShapedData(), last, "fc")}) {
+    const Model model = Trained(net);
+    ArrayIter data = Data();
+    const Model small = Quantized(model, data);
+    const HostTensor expected = PredictionsOf(small);
+    for (const char* ending : {".pb", ".prototxt", ".onnx"}) {
+      SaveModel(small, folder + "/small" + ending);
+      const Model loaded = LoadModel(folder + "/small" + ending);
+      for (const auto& [name, value] : small.params) EXPECT_EQ(loaded.params.at(name), value) << name << ending;
+      for (const char* op : {"QuantizedConvolution", "QuantizedFullyConnected", "Add", "Transpose"}) {
+        EXPECT_EQ(CountOf(loaded, op), CountOf(small, op)) << op << ending;
+      }
+      EXPECT_LT(MaxAbsDiff(PredictionsOf(loaded), expected), 1e-6) << ending;
+    }
   }
 }
 

@@ -133,7 +133,7 @@ void AddConvert(CLI::App* app, RunFn* run) {
   sub->add_option("--model", c->model, "the graph for weights that have none: a model by name or a file");
   sub->add_option("--map", c->map, "how names become others: as of train");
   sub->add_flag("--int8", c->int8,
-                "convolutions and full connections of 8-bit integers, batch-norms folded into them (docs/int8.md)");
+                "layers that multiply integers of 8 bits, batch-norms folded into them (docs/int8.md)");
   sub->add_option_function<std::string>(
          "--calibrate",
          [c](const std::string& text) {
