@@ -148,9 +148,7 @@ Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
 
 Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads,
                    KernelPolicy policy, DeviceKind kind) {
-  if (from.kind == Format::Kind::kOpaque || to.kind == Format::Kind::kOpaque) {
-    Throw("a value cannot be reordered from {} to {}", from, to);
-  }
+  if (from.kind == Format::Kind::kOpaque) Throw("a value cannot be reordered from {} to {}", from, to);
   if (shape.Elements() == 0) policy = KernelPolicy::kReference;
   for (const KernelTable* table : KernelTables(kind, policy)) {
     MaybeKernel kernel = table->reorder()(dtype, shape, from, to, threads);

@@ -47,6 +47,9 @@ struct KernelSpec {
   // True for a parameter whose storage format is still open: the format that the kernel asks for becomes the
   // parameter's.
   std::vector<bool> input_is_open = {};
+  // True for what predictions make of parameters alone, and for these: a reorder of it is made once, not in each run.
+  std::vector<bool> input_is_kept = {};
+  bool IsKept(size_t input) const { return input < input_is_kept.size() && input_is_kept[input]; }
   // Wanted formats of outputs, where somebody has a wish (a parameter's gradient: the parameter's format). Following it
   // spares a reorder; not binding.
   std::vector<std::optional<Format>> output_wishes = {};

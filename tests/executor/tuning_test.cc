@@ -1,200 +1,26 @@
-// Convolutions chosen by what they cost (executor/kernels/cpu/tuning.h), and Winograd's, which are among them where
-// they are allowed.
+// Convolutions chosen by what they cost (executor/kernels/cpu/tuning.h).
 #include "executor/kernels/cpu/tuning.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "engine/team.h"
 #include "executor/executor.h"
-#include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/winograd.h"
 #include "symbol/ops.h"
-#include "symbol/ops/fusions.h"
 #include "tests/executor/values.h"
 #include "tests/message_of.h"
 
 namespace bindery {
 namespace {
-
-// ---- Winograd's ----
-
-ValueType FloatOf(const Shape& shape) { return {.dtype = DType::kFloat32, .shape = shape}; }
-
-std::vector<float> Numbers(int64_t n, int seed) {
-  std::vector<float> numbers(static_cast<size_t>(n));
-  uint32_t state = 12345u + static_cast<uint32_t>(seed);
-  for (float& x : numbers) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
-  }
-  return numbers;
-}
-
-// Between plain order and a format.
-std::vector<float> InFormat(const std::vector<float>& plain, const Shape& shape, const Format& format, bool back) {
-  std::vector<float> moved(static_cast<size_t>(back ? shape.Elements() : StorageElements(format, shape)));
-  std::array<int64_t, Shape::kMaxRank> index{};
-  for (int64_t i = 0; i < shape.Elements(); ++i) {
-    int64_t rest = i;
-    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
-      index[static_cast<size_t>(axis)] = rest % shape[axis];
-    }
-    const auto at = static_cast<size_t>(ElementOffset(format, shape, index.data()));
-    (back ? moved[static_cast<size_t>(i)] : moved[at]) = back ? plain[at] : plain[static_cast<size_t>(i)];
-  }
-  return moved;
-}
-
-// Output 0 of the kernel, plain, for the same plain inputs each time.
-std::vector<float> Run(const Kernel& kernel, const KernelSpec& spec) {
-  std::vector<std::vector<float>> values;
-  std::vector<void*> inputs;
-  for (size_t i = 0; i < spec.inputs.size(); ++i) {
-    const Shape& shape = spec.inputs[i].shape;
-    values.push_back(InFormat(Numbers(shape.Elements(), static_cast<int>(i)), shape, kernel.input_formats[i], false));
-  }
-  for (auto& value : values) inputs.push_back(value.data());
-  const Shape& shape = spec.outputs[0].shape;
-  std::vector<float> y(static_cast<size_t>(StorageElements(kernel.output_formats[0], shape)), -7.0f);
-  void* const output = y.data();
-  std::vector<float> scratch(static_cast<size_t>(kernel.scratch_bytes) / sizeof(float) + 1, 1e30f);
-  const StepBlock step;
-  const TeamScope team(kernel.threads);
-  kernel.bind({.inputs = inputs, .outputs = {&output, 1}, .scratch = scratch.data(), .step = &step})();
-  return InFormat(y, shape, kernel.output_formats[0], true);
-}
-
-struct WinogradCase {
-  Shape data;
-  int64_t filters;
-  std::vector<int64_t> pad;
-  bool blocked;
-  ActivationType activation = ActivationType::kNone;
-};
-const std::vector<WinogradCase>& WinogradCases() {
-  static const std::vector<WinogradCase> kCases = {
-      {{2, 16, 8, 8}, 16, {1, 1}, true},   {{1, 16, 5, 7}, 48, {1, 1}, true, ActivationType::kRelu},
-      {{3, 48, 13, 3}, 16, {0, 0}, true},  {{2, 32, 1, 1}, 32, {1, 1}, true},
-      {{2, 16, 9, 14}, 32, {2, 2}, true},  {{1, 16, 6, 11}, 16, {0, 2}, true, ActivationType::kTanh},
-      {{2, 16, 7, 10}, 32, {1, 1}, false}, {{4, 64, 31, 29}, 80, {1, 1}, true},
-      {{2, 16, 12, 3}, 16, {5, 4}, true}};
-  return kCases;
-}
-
-Format BlocksOr(bool blocked) { return blocked ? cpu::ChannelBlocked(4, cpu::SimdBlock()) : Format::ChannelsLast(4); }
-
-KernelSpec Forward(const WinogradCase& c, bool has_bias, bool adds, int threads) {
-  const ConvolutionAttrs attrs{
-      .num_filter = c.filters, .kernel = {3, 3}, .pad = c.pad, .no_bias = !has_bias, .activation = c.activation};
-  const Shape weight = {c.filters, c.data[1], 3, 3};
-  const Shape output = {c.data[0], c.filters, c.data[2] + 2 * c.pad[0] - 2, c.data[3] + 2 * c.pad[1] - 2};
-  KernelSpec spec{.op = adds ? &ConvolutionAddOp() : &ConvolutionOp(),
-                  .attrs = attrs,
-                  .inputs = {FloatOf(c.data), FloatOf(weight)},
-                  .outputs = {FloatOf(output)},
-                  .input_formats = {BlocksOr(c.blocked), Format::Plain()},
-                  .input_is_open = {false, true},
-                  .output_wishes = {std::nullopt},
-                  .output_used = {true},
-                  .threads = threads};
-  for (const Shape& more : {has_bias ? Shape{c.filters} : Shape(), adds ? output : Shape()}) {
-    if (more.rank() == 0) continue;
-    spec.inputs.push_back(FloatOf(more));
-    spec.input_formats.push_back(Format::Plain());
-    spec.input_is_open.push_back(false);
-  }
-  return spec;
-}
-KernelSpec GradData(const WinogradCase& c, int threads) {
-  KernelSpec spec = Forward(c, false, false, threads);
-  spec.op = &ConvolutionGradDataOp();
-  ConvolutionGradDataAttrs attrs;
-  attrs.kernel = {3, 3};
-  attrs.pad = c.pad;
-  attrs.num_filter = c.filters;
-  attrs.no_bias = true;
-  attrs.extents = {c.data[2], c.data[3]};
-  spec.attrs = attrs;
-  std::swap(spec.inputs[0], spec.outputs[0]);
-  spec.input_is_open[1] = false;
-  return spec;
-}
-
-// The reference's, and the same bits with any number of threads.
-template <class Spec, class Make>
-void ExpectReference(const Spec& spec_of, const Make& make) {
-  const KernelSpec spec = spec_of(1);
-  const std::vector<float> expected = Run(MakeKernel(spec, KernelPolicy::kReference), spec);
-  float most = 0;
-  for (const float y : expected) most = std::max(most, std::abs(y));
-  for (const cpu::WinogradTiles tiles : {cpu::WinogradTiles::k2x2, cpu::WinogradTiles::k4x4}) {
-    const MaybeKernel kernel = make(spec, tiles);
-    ASSERT_TRUE(kernel);
-    const std::vector<float> actual = Run(*kernel, spec);
-    const float tolerance = (tiles == cpu::WinogradTiles::k2x2 ? 4e-6f : 4e-5f) * std::max(most, 1.0f);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(actual[i], expected[i], tolerance) << kernel->implementation << " element " << i;
-    }
-    for (const int threads : {2, 5}) EXPECT_EQ(Run(*make(spec_of(threads), tiles), spec_of(threads)), actual);
-  }
-}
-
-TEST(Winograd, ConvolvesAsTheReference) {
-  for (const WinogradCase& c : WinogradCases()) {
-    SCOPED_TRACE(fmt::format("{} {}, {} around", c.data, c.filters, Shape(c.pad)));
-    for (const bool has_bias : {false, true}) {
-      for (const bool adds : {false, true}) {
-        const int addend = adds ? 2 + (has_bias ? 1 : 0) : -1;
-        ExpectReference([&](int threads) { return Forward(c, has_bias, adds, threads); },
-                        [&](const KernelSpec& spec, cpu::WinogradTiles tiles) {
-                          return cpu::WinogradConvolution(spec, addend, tiles);
-                        });
-      }
-    }
-  }
-}
-
-TEST(Winograd, MakesTheGradientOfDataAsTheReference) {
-  for (const WinogradCase& c : WinogradCases()) {
-    if (c.activation != ActivationType::kNone) continue;
-    SCOPED_TRACE(fmt::format("{} {}, {} around", c.data, c.filters, Shape(c.pad)));
-    ExpectReference([&](int threads) { return GradData(c, threads); }, cpu::WinogradConvolutionGradData);
-  }
-}
-
-TEST(Winograd, DeclinesWhatItCannotDo) {
-  const auto makes = [](const ConvolutionAttrs& attrs, int64_t channels, DType dtype = DType::kFloat32) {
-    KernelSpec spec = Forward({{2, 16, 8, 8}, 16, {1, 1}, true}, false, false, 1);
-    spec.attrs = attrs;
-    spec.inputs[0].shape = {2, channels, 8, 8};
-    spec.inputs[1].shape = {16, channels / attrs.groups, attrs.kernel[0], attrs.kernel[1]};
-    spec.outputs[0].shape = {2, 16, ConvolutionWindows(attrs, spec.inputs[0].shape)[0].output,
-                             ConvolutionWindows(attrs, spec.inputs[0].shape)[1].output};
-    for (ValueType* value : {&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]}) value->dtype = dtype;
-    return cpu::WinogradConvolution(spec, -1, cpu::WinogradTiles::k2x2).has_value();
-  };
-  const ConvolutionAttrs can{.num_filter = 16, .kernel = {3, 3}, .no_bias = true};
-  EXPECT_TRUE(makes(can, 16));
-  EXPECT_FALSE(makes(can, 3));
-  EXPECT_FALSE(makes(can, 16, DType::kFloat64));
-  EXPECT_FALSE(makes({.num_filter = 16, .kernel = {3, 5}, .no_bias = true}, 16));
-  EXPECT_FALSE(makes({.num_filter = 16, .kernel = {3, 3}, .stride = {2, 1}, .no_bias = true}, 16));
-  EXPECT_FALSE(makes({.num_filter = 16, .kernel = {3, 3}, .dilate = {1, 2}, .no_bias = true}, 16));
-  EXPECT_FALSE(makes({.num_filter = 16, .kernel = {3, 3}, .groups = 2, .no_bias = true}, 32));
-}
-
-// ---- choices ----
 
 class TuningTest : public testing::Test {
  protected:
@@ -275,6 +101,36 @@ TEST_F(TuningTest, ComputesTheSameButForRounding) {
     for (size_t i = 0; i < tuned.values.size(); ++i) {
       ExpectNear(tuned.values[i], by_rules.values[i], 2e-4 * std::max(1.0, MaxAbs(by_rules.values[i])), "value");
     }
+  }
+}
+
+// Whatever is chosen, and with weights transformed once where that is Winograd's: other parameters, other results.
+TEST_F(TuningTest, PredictionsFollowTheirParameters) {
+  const Symbol net = Convolution(Variable("data"), {.num_filter = 64, .kernel = {3, 3}, .pad = {1, 1}}, "layer");
+  const auto make = [&](Tuning tuning) {
+    return std::make_unique<Executor>(net, ExecutorOptions{.inputs = {{"data", {1, 64, 24, 24}}},
+                                                           .for_training = false,
+                                                           .threads = 1,
+                                                           .switches = {.tuning = tuning}});
+  };
+  const auto by_rules = make(Tuning::kOff), tuned = make(Tuning::kWinograd);
+  for (const double scale : {0.1, 0.3}) {
+    const HostTensorMap values = {{"layer_weight", Uniform({64, 64, 3, 3}, -scale, scale).Cast(DType::kFloat32)},
+                                  {"layer_bias", Uniform({64}, -scale, scale).Cast(DType::kFloat32)}};
+    for (Executor* executor : {by_rules.get(), tuned.get()}) {
+      executor->SetParams(values, {});
+      executor->SetInput("data", Uniform({1, 64, 24, 24}).Cast(DType::kFloat32));
+      executor->Forward(Mode::kPredict);
+    }
+    const HostTensor expected = by_rules->Output(0);
+    ExpectNear(tuned->Output(0), expected, 2e-4 * std::max(1.0, MaxAbs(expected)), "output");
+  }
+  const Plan& plan = tuned->plan();
+  for (const PlanCall& call : plan.calls) {
+    if (call.op != "Convolution" || !call.implementation.starts_with("winograd")) continue;
+    ASSERT_GE(plan.derive_calls, 1) << "its weights are transformed in each run";
+    EXPECT_EQ(plan.calls[0].op, "Reorder");
+    EXPECT_TRUE(plan.calls[0].implementation.starts_with("winograd")) << plan.calls[0].implementation;
   }
 }
 

@@ -35,7 +35,7 @@ namespace bindery::cpu {
 namespace {
 
 // Of the candidates: with others, or where one becomes faster, earlier choices say nothing.
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 constexpr int64_t kLargest = 4 << 20;  // bytes of a file
 
 // What the times depend on and the key of a choice does not have.
@@ -116,6 +116,7 @@ std::string KeyOf(const KernelSpec& spec) {
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     key += fmt::format("; {} {} {}", spec.inputs[i].dtype, spec.inputs[i].shape,
                        spec.input_is_open[i] ? "open" : ToString(spec.input_formats[i]));
+    if (spec.IsKept(i)) key += " kept";
   }
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     key += fmt::format("; {} {}", spec.outputs[o].dtype, spec.outputs[o].shape);
@@ -220,7 +221,7 @@ struct Measured {
 double CostOf(const KernelSpec& spec, const Kernel& kernel, const Kernel& by_rules) {
   double seconds = Measure(spec, kernel);
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
-    if (spec.input_is_open[i]) continue;
+    if (spec.input_is_open[i] || spec.IsKept(i)) continue;
     seconds += MeasureReorder(spec, spec.inputs[i], spec.input_formats[i], kernel.input_formats[i]);
   }
   for (size_t o = 0; o < spec.outputs.size(); ++o) {

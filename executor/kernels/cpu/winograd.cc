@@ -19,25 +19,71 @@
 namespace bindery::cpu {
 namespace {
 
-// Where the weights of all pairs of channels and of the nine taps lie: offsets that add up.
-struct WeightOffsets {
-  std::vector<int64_t> from, to;  // channels that are read and made
-  std::array<int64_t, 9> taps;
-};
+constexpr int64_t kVectors = 2;  // of channels, that are made together
+// Neighbouring places must not lie whole pages apart: a tile's would push each other out of the cache.
+constexpr int64_t kApart = 32;
 
-// Of the convolution, or, `turned`, of the gradient of its data.
-std::optional<WeightOffsets> OffsetsIn(const Format& format, const Shape& weight, bool turned) {
-  if (format.kind == Format::Kind::kOpaque || IsPadded(format, weight)) return std::nullopt;
-  const auto offset = [&](int64_t out, int64_t in, int64_t tap) {
-    const std::array<int64_t, 4> index = {out, in, tap / 3, tap % 3};
-    return ElementOffset(format, weight, index.data());
-  };
-  WeightOffsets offsets;
-  for (int64_t o = 0; o < weight[0]; ++o) (turned ? offsets.from : offsets.to).push_back(offset(o, 0, 0));
-  for (int64_t i = 0; i < weight[1]; ++i) (turned ? offsets.to : offsets.from).push_back(offset(0, i, 0));
-  for (int64_t tap = 0; tap < 9; ++tap) offsets.taps[static_cast<size_t>(tap)] = offset(0, 0, turned ? 8 - tap : tap);
-  return offsets;
+const Loops::Winograd& LoopsOf(WinogradTiles tiles) {
+  return tiles == WinogradTiles::k2x2 ? BestLoops().winograd_2 : BestLoops().winograd_4;
 }
+const char* NameOf(WinogradTiles tiles) { return tiles == WinogradTiles::k2x2 ? "winograd 2x2" : "winograd 4x4"; }
+
+// Weights of 3 x 3 taps, (out, in, 3, 3), and what products take of them: places x groups of kVectors vectors x channels
+// that are read x what a group makes. Of the convolution, or, `turned`, of the gradient of its data.
+class Weights {
+ public:
+  // No value in formats whose offsets do not add up.
+  static std::optional<Weights> In(const Format& format, const Shape& weight, bool turned, WinogradTiles tiles) {
+    if (format.kind == Format::Kind::kOpaque || IsPadded(format, weight)) return std::nullopt;
+    const auto offset = [&](int64_t out, int64_t in, int64_t tap) {
+      const std::array<int64_t, 4> index = {out, in, tap / 3, tap % 3};
+      return ElementOffset(format, weight, index.data());
+    };
+    Weights weights(tiles);
+    for (int64_t o = 0; o < weight[0]; ++o) (turned ? weights.from_ : weights.to_).push_back(offset(o, 0, 0));
+    for (int64_t i = 0; i < weight[1]; ++i) (turned ? weights.to_ : weights.from_).push_back(offset(0, i, 0));
+    for (int64_t tap = 0; tap < 9; ++tap) {
+      weights.taps_[static_cast<size_t>(tap)] = offset(0, 0, turned ? 8 - tap : tap);
+    }
+    return weights;
+  }
+
+  int64_t from() const { return std::ssize(from_); }
+  int64_t to() const { return std::ssize(to_); }
+  int64_t place() const { return from() * to() + kApart; }  // elements from place to place
+  int64_t elements() const { return CheckedMul(places_, place(), "elements of transformed weights"); }
+  int64_t bytes() const { return CheckedMul(elements(), static_cast<int64_t>(sizeof(float)), "bytes"); }
+
+  void Transform(const float* w, float* to, int threads) const {
+    const int64_t vectors = this->to() / lanes_, items = vectors * from();
+    ParallelFor(items, 1, threads == 1 || items * lanes_ * places_ < kSerialElements ? items : 0,
+                [&](int64_t begin, int64_t end, int) {
+                  alignas(64) std::array<float, 9 * 16> taps;
+                  for (int64_t item = begin; item < end; ++item) {
+                    const int64_t vector = item / from(), k = item % from();
+                    const float* const of_channel = w + from_[static_cast<size_t>(k)];
+                    for (int64_t lane = 0; lane < lanes_; ++lane) {
+                      const float* const of = of_channel + to_[static_cast<size_t>(vector * lanes_ + lane)];
+                      for (size_t tap = 0; tap < 9; ++tap) {
+                        taps[tap * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)] = of[taps_[tap]];
+                      }
+                    }
+                    const int64_t first = vector / kVectors * kVectors, count = std::min(kVectors, vectors - first);
+                    const int64_t at = first * from() + k * count + vector - first;
+                    loops_.weights(taps.data(), to + at * lanes_, place());
+                  }
+                });
+  }
+
+ private:
+  explicit Weights(WinogradTiles tiles)
+      : loops_(LoopsOf(tiles)), places_((static_cast<int64_t>(tiles) + 2) * (static_cast<int64_t>(tiles) + 2)) {}
+
+  std::vector<int64_t> from_, to_;  // offsets of channels that are read and made
+  std::array<int64_t, 9> taps_{};   // and of taps, which add up
+  Loops::Winograd loops_;
+  int64_t places_, lanes_ = BestLoops().lanes;
+};
 
 // (N, from, X) -> (N, to, Y), two spatial axes each.
 struct Planes {
@@ -48,10 +94,10 @@ struct Planes {
 
 class Winograd {
  public:
-  Winograd(const Planes& planes, WeightOffsets weights, WinogradTiles tiles, int threads)
-      : p_(planes), weights_(std::move(weights)), side_(static_cast<int64_t>(tiles)),
-        loops_(tiles == WinogradTiles::k2x2 ? BestLoops().winograd_2 : BestLoops().winograd_4),
-        places_((side_ + 2) * (side_ + 2)), lanes_(BestLoops().lanes), threads_(threads) {
+  // `is_transformed`: the weights are, when it runs.
+  Winograd(const Planes& planes, Weights weights, bool is_transformed, WinogradTiles tiles, int threads)
+      : p_(planes), weights_(std::move(weights)), is_transformed_(is_transformed), side_(static_cast<int64_t>(tiles)),
+        loops_(LoopsOf(tiles)), places_((side_ + 2) * (side_ + 2)), lanes_(BestLoops().lanes), threads_(threads) {
     for (size_t i = 0; i < 2; ++i) tiles_[i] = CeilDiv(p_.out[i], side_);
     // At each place, the data of the tiles that are computed at once stay in the nearest caches beside the weights of a
     // group; these are read once for all of them.
@@ -59,61 +105,35 @@ class Winograd {
     at_once_ = std::min(std::clamp(kCached / p_.from / 12 * 12, kFewest, kMost), all_tiles());
   }
 
-  // Of what scratch memory holds, in elements.
   int64_t scratch_bytes() const {
-    return CheckedMul(places_ * weight_place() + threads_ * part_elements(), static_cast<int64_t>(sizeof(float)),
+    return CheckedMul(scratch_weights() + threads_ * part_elements(), static_cast<int64_t>(sizeof(float)),
                       "scratch bytes");
   }
 
   // `bias` and `addend` may be null.
   void Run(const float* x, const float* w, const float* bias, const float* addend, float* y, float* scratch,
            const ActivationPass<float>& activation) const {
-    TransformWeights(w, scratch);
-    float* const parts = scratch + places_ * weight_place();
+    if (!is_transformed_) weights_.Transform(w, scratch, threads_);
+    const float* const weights = is_transformed_ ? w : scratch;
+    float* const parts = scratch + scratch_weights();
     const int64_t blocks = CeilDiv(all_tiles(), at_once_);
     ParallelFor(blocks, 1, threads_ == 1 ? blocks : 0, [&](int64_t begin, int64_t end, int thread) {
       float* const data = parts + thread * part_elements();
       for (int64_t block = begin; block < end; ++block) {
         const int64_t first = block * at_once_, count = std::min(at_once_, all_tiles() - first);
         for (int64_t t = 0; t < count; ++t) TransformData(x, first + t, data + t * p_.from);
-        Multiply(scratch, data, count);
+        Multiply(weights, data, count);
         for (int64_t t = 0; t < count; ++t) TransformResults(first + t, data, t, bias, addend, y, activation);
       }
     });
   }
 
  private:
-  static constexpr int64_t kVectors = 2;  // of channels, that are made together
-  // Neighbouring places must not lie whole pages apart: a tile's would push each other out of the cache.
-  static constexpr int64_t kApart = 32;
-
   int64_t all_tiles() const { return p_.batch * tiles_[0] * tiles_[1]; }
-  int64_t weight_place() const { return p_.from * p_.to + kApart; }
+  int64_t scratch_weights() const { return is_transformed_ ? 0 : weights_.elements(); }
   int64_t data_place() const { return at_once_ * p_.from + kApart; }
   int64_t result_place() const { return at_once_ * p_.to + kApart; }
   int64_t part_elements() const { return places_ * (data_place() + result_place()); }
-
-  // Places x groups of kVectors vectors x channels that are read x what a group makes.
-  void TransformWeights(const float* w, float* to) const {
-    const int64_t vectors = p_.to / lanes_, items = vectors * p_.from;
-    ParallelFor(items, 1, threads_ == 1 || items * lanes_ * places_ < kSerialElements ? items : 0,
-                [&](int64_t begin, int64_t end, int) {
-                  alignas(64) std::array<float, 9 * 16> taps;
-                  for (int64_t item = begin; item < end; ++item) {
-                    const int64_t vector = item / p_.from, k = item % p_.from;
-                    const float* const from = w + weights_.from[static_cast<size_t>(k)];
-                    for (int64_t lane = 0; lane < lanes_; ++lane) {
-                      const float* const of = from + weights_.to[static_cast<size_t>(vector * lanes_ + lane)];
-                      for (size_t tap = 0; tap < 9; ++tap) {
-                        taps[tap * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)] = of[weights_.taps[tap]];
-                      }
-                    }
-                    const int64_t first = vector / kVectors * kVectors, count = std::min(kVectors, vectors - first);
-                    const int64_t at = first * p_.from + k * count + vector - first;
-                    loops_.weights(taps.data(), to + at * lanes_, weight_place());
-                  }
-                });
-  }
 
   struct Place {
     int64_t sample, row, column;  // of a tile's first result
@@ -150,7 +170,7 @@ class Winograd {
         BestLoops().multiply_strip({.a = data + place * data_place(),
                                     .a_row = p_.from,
                                     .a_column = 1,
-                                    .b = weights + place * weight_place() + first * lanes_ * p_.from,
+                                    .b = weights + place * weights_.place() + first * lanes_ * p_.from,
                                     .b_row = count * lanes_,
                                     .y = results + place * result_place() + first * lanes_,
                                     .y_row = p_.to,
@@ -188,7 +208,8 @@ class Winograd {
   }
 
   Planes p_;
-  WeightOffsets weights_;
+  Weights weights_;
+  bool is_transformed_;
   int64_t side_;  // of a tile of results
   Loops::Winograd loops_;
   int64_t places_, lanes_;
@@ -237,23 +258,25 @@ std::optional<Made> Make(const KernelSpec& spec, const ConvolutionAttrs& attrs, 
   const auto to = WithVectors(Format::Plain(), turned ? preferred.input : preferred.output, out);
   if (!from || !to) return std::nullopt;
   const bool in_blocks = weight[0] % SimdBlock() == 0 && weight[1] % SimdBlock() == 0;
-  const bool is_open = spec.input_is_open[1] && in_blocks;
-  const Format wanted = Canonical(is_open ? BlockedWeight(SimdBlock()) : spec.input_formats[1], weight);
+  const bool is_kept = !turned && spec.IsKept(1), lays_out = spec.input_is_open[1] && in_blocks && !is_kept;
+  const Format wanted = Canonical(lays_out ? BlockedWeight(SimdBlock()) : spec.input_formats[1], weight);
   Format format = wanted;
-  std::optional<WeightOffsets> weights = OffsetsIn(format, weight, turned);
-  if (!weights) weights = OffsetsIn(format = Format::Plain(), weight, turned);
+  std::optional<Weights> weights = Weights::In(format, weight, turned, tiles);
+  if (!weights) weights = Weights::In(format = Format::Plain(), weight, turned, tiles);
+  const bool is_transformed = is_kept && format == wanted;
+  if (is_transformed) format = Format::Opaque(weights->bytes(), NameOf(tiles));
   Planes planes{.batch = in[0], .from = in[1], .to = out[1], .x = *ChannelsOf(*from, in), .y = *ChannelsOf(*to, out)};
   for (size_t i = 0; i < 2; ++i) {
     planes.in[i] = in[2 + static_cast<int>(i)];
     planes.out[i] = out[2 + static_cast<int>(i)];
     planes.pad[i] = turned ? 2 - windows[i].pad_begin : windows[i].pad_begin;
   }
-  Kernel kernel = PlainKernel(spec, tiles == WinogradTiles::k2x2 ? "winograd 2x2" : "winograd 4x4");
+  Kernel kernel = PlainKernel(spec, NameOf(tiles));
   kernel.threads = ThreadsForWork(spec, ConvolutionFlops(output, weight));
   kernel.input_formats[0] = Canonical(*from, in);
   kernel.input_formats[1] = format;
   kernel.output_formats[0] = Canonical(*to, out);
-  Winograd winograd(planes, *std::move(weights), tiles, kernel.threads);
+  Winograd winograd(planes, *std::move(weights), is_transformed, tiles, kernel.threads);
   kernel.scratch_bytes = winograd.scratch_bytes();
   return Made{std::move(kernel), std::move(winograd)};
 }
@@ -273,6 +296,19 @@ MaybeKernel WinogradConvolution(const KernelSpec& spec, int addend, WinogradTile
     winograd.Run(args.in(0), args.in(1), has_bias ? args.in(2) : nullptr, addend >= 0 ? args.in(addend) : nullptr,
                  args.out(0), static_cast<float*>(args.scratch), activation);
   });
+}
+
+MaybeKernel WinogradWeights(DType dtype, const Shape& weight, const Format& from, const Format& to, int threads) {
+  if (dtype != DType::kFloat32 || weight.rank() != 4) return std::nullopt;
+  for (const WinogradTiles tiles : {WinogradTiles::k2x2, WinogradTiles::k4x4}) {
+    std::optional<Weights> weights = Weights::In(from, weight, false, tiles);
+    if (!weights || to != Format::Opaque(weights->bytes(), NameOf(tiles))) continue;
+    Kernel kernel{.implementation = NameOf(tiles), .input_formats = {from}, .output_formats = {to}, .threads = threads};
+    return WithLoop(std::move(kernel), [weights = *std::move(weights), threads](const Arguments& args) {
+      weights.Transform(args.in(0), args.out(0), threads);
+    });
+  }
+  return std::nullopt;
 }
 
 MaybeKernel WinogradConvolutionGradData(const KernelSpec& spec, WinogradTiles tiles) {

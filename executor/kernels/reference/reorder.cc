@@ -29,6 +29,7 @@ void Reorder(const std::byte* source, const Format& from, std::byte* target, con
 }  // namespace
 
 MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int) {
+  if (to.kind == Format::Kind::kOpaque) return std::nullopt;
   Kernel kernel;
   kernel.implementation = "reference";
   kernel.input_formats = {from};
