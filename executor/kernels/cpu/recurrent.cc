@@ -29,22 +29,25 @@ struct Forward : Layer<Real> {
     const int64_t count = form.gates * this->blocks(), hidden = form.hidden, width = this->panel_width();
     ParallelFor(count, 1, shared() <= kSerialElements ? count : 0, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t gate = i / this->blocks(), block = i % this->blocks();
-        Real* to = panels + i * panel();
-        const int64_t units = this->width(block);
-        if (units < kTile) std::fill_n(to, panel(), Real{0});
+        const int64_t gate = i / this->blocks(), block = i % this->blocks(), units = this->width(block);
         const Real* const from = weight + (gate * hidden + block * kTile) * hidden;
-        for (int64_t unit = 0; unit < units; unit += width, to += hidden * width) {
-          const int64_t rows = std::min(width, units - unit);
-          for (int64_t at = 0; at < hidden; at += kTile) {  // what of a panel stays in the nearest cache
-            for (int64_t row = 0; row < rows; ++row) {
-              const Real* const values = from + (unit + row) * hidden;
-              for (int64_t k = at; k < std::min(at + kTile, hidden); ++k) to[k * width + row] = values[k];
-            }
-          }
+        Real* const to = panels + i * panel();
+        if (units < kTile) std::fill_n(to, panel(), Real{0});
+        for (int64_t unit = 0; unit < units; unit += width) {
+          PackColumns(from + unit * hidden, std::min(width, units - unit), to + unit * hidden);
         }
       }
     });
+  }
+  // The weights of some units, a panel's columns.
+  void PackColumns(const Real* from, int64_t units, Real* to) const {
+    const int64_t hidden = form.hidden, width = this->panel_width();
+    for (int64_t at = 0; at < hidden; at += kTile) {  // what of a panel stays in the nearest cache
+      for (int64_t unit = 0; unit < units; ++unit) {
+        const Real* const values = from + unit * hidden;
+        for (int64_t k = at; k < std::min(at + kTile, hidden); ++k) to[k * width + unit] = values[k];
+      }
+    }
   }
 
   struct Memory {
