@@ -16,8 +16,8 @@ namespace bindery {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// From here on a tensor has pages of its own, which go back to the system with it, whatever malloc keeps: the parameters
-// of a model that has been bound, say. Not under AddressSanitizer, which watches malloc's blocks.
+// From here on a tensor has pages of its own, which go back to the system with it, whatever malloc keeps: parameters of
+// a model that has been bound, say. Not under AddressSanitizer, which watches malloc's blocks.
 #ifdef __SANITIZE_ADDRESS__
 constexpr size_t kMappedBytes = std::numeric_limits<size_t>::max();
 #else

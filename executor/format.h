@@ -3,7 +3,8 @@
 // Plain is C order. Permuted is C order of permuted axes ("nhwc"). Blocked splits some axes into outer and inner blocks
 // and puts the inner blocks last ("nChw8c": channels in blocks of 8); a blocked axis is padded to a multiple of its
 // block, and the padding holds zeros, always: an operator that does not map zero to zero rewrites it. Opaque is a state
-// that only the kernels of one family understand (a pooling's winners), with its size and the family's name.
+// that only the kernels of one family understand (a pooling's winners, Winograd's weights), with its size and the family's
+// name.
 //
 // Two values may be combined element by element in memory order if their shapes and formats are equal.
 // (oneDNN's memory descriptors are converted to and from this in executor/kernels/cpu/dnnl_util.)

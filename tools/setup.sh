@@ -1,6 +1,7 @@
 #!/bin/bash
-# Installs what the build needs on Debian 12, with apt-get; with --tests what compiles tests, too. Does nothing, quickly,
-# when everything is there. With --versions installs nothing: prints which versions of it are there (tools/bazel).
+# Installs what the build needs on Debian 12, with apt-get; with --tests what compiles tests, too. Does nothing,
+# quickly, when everything is there. With --versions installs nothing: prints which versions there are of compilers and
+# of what they read (tools/bazel).
 set -euo pipefail
 
 versions=no
@@ -48,10 +49,16 @@ lld-16              its linker
 fi
 
 if [ $versions = yes ]; then
-  # With headers that compilers' packages bring along.
-  packages+=$(printf '%s\n' g++-12 libc6-dev libstdc++-12-dev linux-libc-dev)
-  # shellcheck disable=SC2046
-  dpkg-query --show --showformat='${Package} ${Version}\n' $(awk '{ print $1 }' <<<"$packages") 2>/dev/null || true
+  read_by_compilers='g++-12 libc6-dev libstdc++-12-dev linux-libc-dev protobuf-compiler'
+  pattern='^(lib.*|zlib1g|nlohmann-json3)-dev$'
+  if [ "${1:-}" = --tests ]; then
+    read_by_compilers+=' clang-16'
+  else
+    packages=$(awk '$2 !~ /^tests/' <<<"$packages")
+  fi
+  # shellcheck disable=SC2046,SC2086
+  dpkg-query --show --showformat='${Package} ${Version}\n' $read_by_compilers \
+    $(awk -v pattern="$pattern" '$1 ~ pattern { print $1 }' <<<"$packages") 2>/dev/null || true
   exit
 fi
 

@@ -229,7 +229,7 @@ class Compiler : private ProgramBuilder {
       spec.inputs.push_back(value.type);
       spec.input_formats.push_back(value.format);
       spec.input_is_open.push_back(value.place == Place::kArgument && open_[value.slot]);
-      spec.input_is_kept.push_back(IsMadeOfKept(inputs[i]));
+      spec.input_is_kept.push_back(kept_so_far_.Has(RootOf(inputs[i]), plan()));
     }
     spec.outputs = lowered_.types[n];
     spec.output_wishes.resize(num_outputs);
@@ -256,29 +256,20 @@ class Compiler : private ProgramBuilder {
     }
     const std::vector<std::string> names = node.OutputNames();
     std::vector<int> outputs(num_outputs);
-    const std::optional<std::string> attributes = IdentityOfKept(node, options_);
-    const bool is_kept = attributes && std::ranges::count(spec.input_is_kept, false) == 0;
     for (size_t o = 0; o < num_outputs; ++o) {
       PlanValue value{.name = names[o], .type = spec.outputs[o], .format = kernel.output_formats[o]};
       value.place = read_[n][o] ? Place::kArena : Place::kNone;
       const int id = NewValue(std::move(value));
       values_of_[n][o] = id;
       outputs[o] = read_[n][o] ? id : -1;
-      if (is_kept) made_of_kept_.insert(id);
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
     plan().calls.back().again = lowered_.FirstOf(n) != n;
-    if (attributes) MayBeKept(*attributes);
-  }
-
-  // As it may be kept (hoist_derived.h), in predictions.
-  bool IsMadeOfKept(int value) const {
-    const PlanValue& v = program().plan.values[RootOf(value)];
-    const std::vector<Argument>& given = options_.signature.arguments;
-    if (!KeepsAnything(options_)) return false;
-    if (v.place == Place::kAuxiliary) return true;
-    if (v.place != Place::kArgument) return made_of_kept_.contains(RootOf(value));
-    return static_cast<size_t>(v.slot) < given.size() && given[static_cast<size_t>(v.slot)].is_kept;
+    if (auto attributes = IdentityOfKept(node, options_)) {
+      MayBeKept(*std::move(attributes));
+      const bool is_head = std::ranges::count(graph_.outputs, graph_.nodes[n], &Entry::node) > 0;
+      if (!is_head) kept_so_far_.Add(spec, values_of_[n][0]);
+    }
   }
 
   // ---- gradients, outputs, segments ----
@@ -389,9 +380,9 @@ class Compiler : private ProgramBuilder {
   std::vector<std::vector<int>> values_of_;                       // per node and output
   RandomKeys random_keys_;
   std::vector<Waiting> waiting_;
-  std::unordered_set<int> exchanged_;     // values that exchanges write
-  std::unordered_set<int> made_of_kept_;  // of those that calls make
-  std::vector<int> kept_;                 // values alive to the end
+  std::unordered_set<int> exchanged_;  // values that exchanges write
+  KeptSoFar kept_so_far_{options_};
+  std::vector<int> kept_;  // values alive to the end
   std::optional<std::regex> observe_;
   bool forward_ended_ = false;
   int forward_values_ = 0;  // values of the forward phase

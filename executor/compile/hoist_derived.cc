@@ -49,6 +49,13 @@ std::optional<std::string> IdentityOf(const AnyAttrs& attrs) {
 
 constexpr int64_t kMaxConstant = 4096;  // bytes of what is made of nothing
 
+bool IsKeptArgument(const Signature& signature, int slot) {
+  const std::vector<Argument>& given = signature.arguments;  // head gradients stand behind them
+  return static_cast<size_t>(slot) < given.size() && given[static_cast<size_t>(slot)].is_kept;
+}
+
+int64_t BytesOf(const ValueType& type) { return type.shape.Elements() * SizeOf(type.dtype); }
+
 class Hoister {
  public:
   Hoister(Program* program, const DerivedOptions& options)
@@ -81,9 +88,7 @@ class Hoister {
     const PlanValue& v = ValueOf(root);
     if (v.place == Place::kAuxiliary && options_.keeps_states) return Sources{.states = {v.slot}};
     if (v.place != Place::kArgument) return made_of_[static_cast<size_t>(root)];
-    const std::vector<Argument>& given = options_.signature.arguments;  // head gradients stand behind them
-    const bool is_kept = static_cast<size_t>(v.slot) < given.size() && given[static_cast<size_t>(v.slot)].is_kept;
-    return is_kept ? std::optional(Sources{.arguments = {v.slot}}) : std::nullopt;
+    return IsKeptArgument(options_.signature, v.slot) ? std::optional(Sources{.arguments = {v.slot}}) : std::nullopt;
   }
 
   // A view of what a call reads has its elements, but another shape.
@@ -125,8 +130,6 @@ class Hoister {
     made_of_[static_cast<size_t>(out)] = std::move(all);
     return true;
   }
-  static int64_t BytesOf(const ValueType& type) { return type.shape.Elements() * SizeOf(type.dtype); }
-
   // What is read by calls that stay; the rest is needed only while derived values are made.
   void PlaceDerived() {
     std::vector<int> slots(plan_.values.size(), -1);
@@ -198,6 +201,22 @@ bool KeepsAnything(const CompileOptions& options) {
 std::optional<std::string> IdentityOfKept(const Node& node, const CompileOptions& options) {
   if (CastFrom(node)) return "";
   return KeepsAnything(options) && IsFunctionOfInputs(node.op()) ? IdentityOf(node.attrs()) : std::nullopt;
+}
+
+bool KeptSoFar::Has(int root, const Plan& plan) const {
+  const PlanValue& value = plan.values[static_cast<size_t>(root)];
+  if (!keeps_) return false;
+  if (value.place == Place::kArgument) return IsKeptArgument(options_.signature, value.slot);
+  return value.place == Place::kAuxiliary || made_.contains(root);
+}
+
+void KeptSoFar::Add(const KernelSpec& spec, int root) {
+  // As Hoister::TryHoist has it; what is watched is not kept.
+  if (!options_.observe.empty() || spec.outputs.size() != 1 || std::ranges::count(spec.input_is_kept, false) > 0)
+    return;
+  int64_t bytes = spec.inputs.empty() ? kMaxConstant : 0;
+  for (const ValueType& input : spec.inputs) bytes += BytesOf(input);
+  if (BytesOf(spec.outputs[0]) <= bytes) made_.insert(root);
 }
 
 void HoistDerived(Program* program, const DerivedOptions& options) { Hoister(program, options).Run(); }

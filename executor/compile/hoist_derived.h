@@ -13,8 +13,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "executor/kernel.h"
 #include "executor/plan/program.h"
 
 namespace bindery {
@@ -24,6 +26,22 @@ bool KeepsAnything(const CompileOptions& options);
 // The attributes of a node whose results may be kept, as text that only equal ones have. None for one whose may not, or
 // whose text would be long.
 std::optional<std::string> IdentityOfKept(const Node& node, const CompileOptions& options);
+
+// While a program is made: of which values it is certain by now that they will be kept, in predictions. Whoever makes a
+// kernel may count on it.
+class KeptSoFar {
+ public:
+  explicit KeptSoFar(const CompileOptions& options) : options_(options), keeps_(KeepsAnything(options)) {}
+
+  bool Has(int root, const Plan& plan) const;
+  // What a node gives that may be kept (IdentityOfKept) and is no head.
+  void Add(const KernelSpec& spec, int root);
+
+ private:
+  const CompileOptions& options_;
+  bool keeps_;
+  std::unordered_set<int> made_;
+};
 
 struct DerivedOptions {
   const Signature& signature;                     // who is_kept

@@ -19,7 +19,6 @@ class ProgramBuilder {
       : options_(options), program_(std::make_shared<Program>(Program{.plan = std::move(interface)})) {}
 
   Program& program() { return *program_; }
-  const Program& program() const { return *program_; }
   Plan& plan() { return program_->plan; }
   int NumCalls() { return static_cast<int>(plan().calls.size()); }
   std::shared_ptr<const Program> Finish() { return program_; }

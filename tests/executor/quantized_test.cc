@@ -42,10 +42,13 @@ std::vector<Layer> Layers() {
       convolution({3, 4, 7, 7}, {20, 4, 3, 2}, wide),       convolution({2, 20, 6, 6}, {50, 20, 3, 3}, uneven),
       convolution({2, 64, 5, 5}, {33, 64, 1, 1}, plain),    convolution({2, 7, 4, 4}, {16, 7, 2, 2}, beyond),
       convolution({1, 16, 12, 400}, {17, 16, 3, 3}, padded)};
+  layers.push_back(convolution({2, 1, 14, 11}, {20, 1, 5, 5}, padded));
+  layers.push_back(convolution({2, 1, 13, 12}, {9, 1, 2, 3}, wide));
   QuantizedConvolutionAttrs line;
   line.pad = {1};
   line.stride = {2};
   layers.push_back(convolution({3, 5, 11}, {9, 5, 4}, line));
+  layers.push_back(convolution({3, 1, 17}, {17, 1, 6}, line));
   QuantizedConvolutionAttrs connection;
   for (const auto& [rows, inputs, outputs] : {std::array<int64_t, 3>{1, 33, 10}, {7, 400, 50}, {40, 64, 16}}) {
     layers.push_back({{rows, inputs}, {outputs, inputs}, connection});

@@ -1,6 +1,7 @@
 // Convolutions chosen by what they cost (executor/kernels/cpu/tuning.h).
 #include "executor/kernels/cpu/tuning.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -14,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/split_text.h"
 #include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tests/executor/values.h"
@@ -104,33 +106,56 @@ TEST_F(TuningTest, ComputesTheSameButForRounding) {
   }
 }
 
-// Whatever is chosen, and with weights transformed once where that is Winograd's: other parameters, other results.
-TEST_F(TuningTest, PredictionsFollowTheirParameters) {
-  const Symbol net = Convolution(Variable("data"), {.num_filter = 64, .kernel = {3, 3}, .pad = {1, 1}}, "layer");
-  const auto make = [&](Tuning tuning) {
-    return std::make_unique<Executor>(net, ExecutorOptions{.inputs = {{"data", {1, 64, 24, 24}}},
-                                                           .for_training = false,
-                                                           .threads = 1,
-                                                           .switches = {.tuning = tuning}});
-  };
-  const auto by_rules = make(Tuning::kOff), tuned = make(Tuning::kWinograd);
-  for (const double scale : {0.1, 0.3}) {
-    const HostTensorMap values = {{"layer_weight", Uniform({64, 64, 3, 3}, -scale, scale).Cast(DType::kFloat32)},
-                                  {"layer_bias", Uniform({64}, -scale, scale).Cast(DType::kFloat32)}};
-    for (Executor* executor : {by_rules.get(), tuned.get()}) {
-      executor->SetParams(values, {});
-      executor->SetInput("data", Uniform({1, 64, 24, 24}).Cast(DType::kFloat32));
-      executor->Forward(Mode::kPredict);
-    }
-    const HostTensor expected = by_rules->Output(0);
-    ExpectNear(tuned->Output(0), expected, 2e-4 * std::max(1.0, MaxAbs(expected)), "output");
+// Writes into the file that convolutions are computed so.
+void ChooseFor(const std::string& op, const std::string& choice) {
+  const std::string path = cpu::TuningFile(), text = ReadFile(path);
+  std::string body;
+  for (const std::string_view line : SplitText(std::string_view(text).substr(text.find('\n') + 1), '\n')) {
+    if (line.empty()) continue;
+    const bool is_meant = line.starts_with(op + " ");
+    body += fmt::format("{}\n", is_meant ? std::string(line.substr(0, line.rfind(" = "))) + " = " + choice : line);
   }
-  const Plan& plan = tuned->plan();
-  for (const PlanCall& call : plan.calls) {
-    if (call.op != "Convolution" || !call.implementation.starts_with("winograd")) continue;
-    ASSERT_GE(plan.derive_calls, 1) << "its weights are transformed in each run";
-    EXPECT_EQ(plan.calls[0].op, "Reorder");
-    EXPECT_TRUE(plan.calls[0].implementation.starts_with("winograd")) << plan.calls[0].implementation;
+  WriteFileAtomically(
+      path, fmt::format("bindery tuning {:016x}\n{}", Checksum(body.data(), static_cast<int64_t>(body.size())), body));
+}
+
+// Weights that Winograd's transform once follow their parameters; those of 16 bits are cast in each run.
+TEST_F(TuningTest, PredictionsByWinograd) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    SCOPED_TRACE(ToString(dtype));
+    ConvolutionAttrs attrs{.num_filter = 32, .kernel = {3, 3}, .pad = {1, 1}};
+    Symbol net = Convolution(Cast(Variable("data"), {.dtype = dtype}), attrs, "layer");
+    const auto make = [&](Tuning tuning) {
+      return std::make_unique<Executor>(net, ExecutorOptions{.inputs = {{"data", {1, 32, 12, 12}}},
+                                                             .for_training = false,
+                                                             .param_dtypes = {{"layer_.*", dtype}},
+                                                             .threads = 1,
+                                                             .switches = {.tuning = tuning}});
+    };
+    make(Tuning::kWinograd);
+    ChooseFor("Convolution", "winograd 4x4");
+    cpu::UseTuningFolder(folder_);
+    const auto by_rules = make(Tuning::kOff), tuned = make(Tuning::kWinograd);
+    const Plan& plan = tuned->plan();
+    const auto call = std::ranges::find(plan.calls, "Convolution", &PlanCall::op);
+    ASSERT_NE(call, plan.calls.end());
+    EXPECT_TRUE(call->implementation.starts_with("winograd 4x4")) << call->implementation;
+    if (dtype == DType::kFloat32) {
+      ASSERT_EQ(plan.derive_calls, 1);
+      EXPECT_EQ(plan.calls[0].implementation, "winograd 4x4");
+    }
+    for (const double scale : {0.1, 0.3}) {
+      const HostTensorMap values = {{"layer_weight", Uniform({32, 32, 3, 3}, -scale, scale).Cast(dtype)},
+                                    {"layer_bias", Uniform({32}, -scale, scale).Cast(dtype)}};
+      for (Executor* executor : {by_rules.get(), tuned.get()}) {
+        executor->SetParams(values, {});
+        executor->SetInput("data", Uniform({1, 32, 12, 12}).Cast(DType::kFloat32));
+        executor->Forward(Mode::kPredict);
+      }
+      const HostTensor expected = by_rules->Output(0);
+      const double rounding = dtype == DType::kFloat32 ? 4e-5 : 2e-3;
+      ExpectNear(tuned->Output(0), expected, rounding * std::max(1.0, MaxAbs(expected)), "output");
+    }
   }
 }
 

@@ -45,11 +45,12 @@ std::vector<float> InFormat(const std::vector<float>& plain, const Shape& shape,
   return moved;
 }
 
-// Weights, plain, in a format of a kernel's own.
-std::vector<float> InOwnFormat(std::vector<float> plain, const Shape& shape, const Format& format, int threads) {
-  const Kernel reorder = MakeReorder(DType::kFloat32, shape, Format::Plain(), format, threads, KernelPolicy::kFast);
-  std::vector<float> made(static_cast<size_t>(StorageBytes(format, DType::kFloat32, shape)) / sizeof(float), -7.0f);
-  void* const input = plain.data();
+// Weights in a format of a kernel's own, from another.
+std::vector<float> InOwnFormat(std::vector<float> from, const Shape& shape, const Format& given, const Format& own,
+                               int threads) {
+  const Kernel reorder = MakeReorder(DType::kFloat32, shape, given, own, threads, KernelPolicy::kFast);
+  std::vector<float> made(static_cast<size_t>(StorageBytes(own, DType::kFloat32, shape)) / sizeof(float), -7.0f);
+  void* const input = from.data();
   void* const output = made.data();
   const StepBlock step;
   const TeamScope team(reorder.threads);
@@ -63,10 +64,10 @@ std::vector<float> Run(const Kernel& kernel, const KernelSpec& spec) {
   std::vector<void*> inputs;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const Shape& shape = spec.inputs[i].shape;
-    const Format& format = kernel.input_formats[i];
-    const std::vector<float> plain = Numbers(shape.Elements(), static_cast<int>(i));
-    values.push_back(format.kind == Format::Kind::kOpaque ? InOwnFormat(plain, shape, format, spec.threads)
-                                                          : InFormat(plain, shape, format, false));
+    const Format &taken = kernel.input_formats[i], &given = spec.input_formats[i];
+    const bool is_own = taken.kind == Format::Kind::kOpaque;
+    values.push_back(InFormat(Numbers(shape.Elements(), static_cast<int>(i)), shape, is_own ? given : taken, false));
+    if (is_own) values.back() = InOwnFormat(values.back(), shape, given, taken, spec.threads);
   }
   for (auto& value : values) inputs.push_back(value.data());
   const Shape& shape = spec.outputs[0].shape;
@@ -183,12 +184,19 @@ TEST(Winograd, TakesTransformedWeights) {
     for (const auto tiles : {cpu::WinogradTiles::k2x2, cpu::WinogradTiles::k4x4}) {
       KernelSpec spec = Forward(c, true, false, 2);
       const MaybeKernel each_time = cpu::WinogradConvolution(spec, -1, tiles);
+      ASSERT_TRUE(each_time);
+      const std::vector<float> expected = bindery::Run(*each_time, spec);
       spec.input_is_kept = {false, true, true};
-      const MaybeKernel once = cpu::WinogradConvolution(spec, -1, tiles);
-      ASSERT_TRUE(each_time && once);
-      EXPECT_EQ(once->input_formats[1].kind, Format::Kind::kOpaque);
-      EXPECT_LT(once->scratch_bytes, each_time->scratch_bytes);
-      EXPECT_EQ(bindery::Run(*once, spec), bindery::Run(*each_time, spec)) << fmt::format("{}", c.data);
+      // As they are, and in the blocks that training has laid them out in.
+      for (const Format& weight : {Format::Plain(), each_time->input_formats[1]}) {
+        spec.input_formats[1] = weight;
+        spec.input_is_open[1] = weight.is_plain();
+        const MaybeKernel once = cpu::WinogradConvolution(spec, -1, tiles);
+        ASSERT_TRUE(once);
+        EXPECT_EQ(once->input_formats[1].kind, Format::Kind::kOpaque);
+        EXPECT_LT(once->scratch_bytes, each_time->scratch_bytes);
+        EXPECT_EQ(bindery::Run(*once, spec), expected) << fmt::format("{} {}", c.data, weight);
+      }
     }
   }
 }

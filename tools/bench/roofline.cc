@@ -53,8 +53,8 @@ template <class V>
 }
 #endif
 using Multiplies = double (*)(int64_t times, float* result);
-// More than one, for some processors do half as much in their longest vectors: Zen 4 at times puts all of such a loop on
-// one of its two pipes.
+// More than one, for some processors do half as much in their longest vectors: Zen 4 at times puts all of such a loop
+// on one of its two pipes.
 std::vector<Multiplies> MultipliesOfMachine() {
   std::vector<Multiplies> all = {MultiplyAdds<Four>};
 #if defined(__x86_64__)

@@ -35,6 +35,7 @@ MaybeKernel Through(const KernelSpec& spec, KernelMaker make, bool integers, DTy
   KernelSpec typed = spec;
   std::vector<Copied> inputs = Retype(typed.inputs, spec.input_formats, integers, arithmetic);
   std::vector<Copied> outputs = Retype(typed.outputs, {}, integers, arithmetic);
+  if (!inputs.empty()) typed.input_is_kept.clear();  // what it sees is cast in each run
   if (inputs.empty() && outputs.empty()) return std::nullopt;
   MaybeKernel inner = make(typed);
   if (!inner) return std::nullopt;

@@ -2,7 +2,7 @@
 //
 // Each is run on memory of its own with the threads that it will have, one after another over the whole process, so
 // that devices that are bound at the same time do not disturb each other; what its inputs and outputs cost to reorder
-// is measured, too, and added. The choice holds for the process, and in a text file of a folder of the user's for later
+// in each run is measured, too, and added. The choice holds for the process, and in a text file of a folder of the user's for later
 // ones: one file for each kind of machine, a line for each choice, found by all that the times depend on. A file that
 // is damaged, or of other kernels than these, is made anew.
 //

@@ -28,8 +28,8 @@ const Loops::Winograd& LoopsOf(WinogradTiles tiles) {
 }
 const char* NameOf(WinogradTiles tiles) { return tiles == WinogradTiles::k2x2 ? "winograd 2x2" : "winograd 4x4"; }
 
-// Weights of 3 x 3 taps, (out, in, 3, 3), and what products take of them: places x groups of kVectors vectors x channels
-// that are read x what a group makes. Of the convolution, or, `turned`, of the gradient of its data.
+// Weights of 3 x 3 taps, (out, in, 3, 3), and what products take of them: places x groups of kVectors vectors x
+// channels that are read x what a group makes. Of the convolution, or, `turned`, of the gradient of its data.
 class Weights {
  public:
   // No value in formats whose offsets do not add up.

@@ -376,8 +376,7 @@ KernelRows LayoutKernels() { return kEntries; }
 
 // Between orders of axes; blocks are CPUs' alone.
 MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int) {
-  if (to.kind == Format::Kind::kOpaque) return std::nullopt;
-  if (from.num_blocks > 0 || to.num_blocks > 0) return std::nullopt;
+  if (to.kind == Format::Kind::kOpaque || from.num_blocks > 0 || to.num_blocks > 0) return std::nullopt;
   const auto strides_of = [&](const Format& format) {
     if (format.is_plain()) return PlainStrides(shape);
     Strides strides;

@@ -1,7 +1,7 @@
 // Products of integers of 8 bits with sums of 32, exact whatever the values are. 32 bits of data are `taps` neighbours,
 // whose products with as many weights are added at once; so there are two forms of an element of the data:
-//   2 taps, int16: less the zero point; weights are widened, too. (Instructions that multiply bytes themselves keep their
-//     sums in 16 bits on processors without VNNI, where 255 times 127, twice, is too much.)
+//   2 taps, int16: less the zero point; weights are widened, too. (Instructions that multiply bytes themselves keep sums
+//     in 16 bits on processors without VNNI, where 255 times 127, twice, is too much.)
 //   4 taps, uint8: bytes as they are, int8 + 128. Sums begin with what the zero point makes too much. Needs VNNI.
 //
 // One source, integers_body.h, compiled for the same instructions as loops.h, and for VNNI. Every function is serial.
