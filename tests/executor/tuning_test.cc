@@ -128,7 +128,7 @@ TEST_F(TuningTest, PredictionsByWinograd) {
     const auto make = [&](Tuning tuning) {
       return std::make_unique<Executor>(net, ExecutorOptions{.inputs = {{"data", {1, 32, 12, 12}}},
                                                              .for_training = false,
-                                                             .param_dtypes = {{"layer_.*", dtype}},
+                                                             .param_dtypes = {{"layer_*", dtype}},
                                                              .threads = 1,
                                                              .switches = {.tuning = tuning}});
     };
