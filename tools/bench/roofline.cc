@@ -68,7 +68,7 @@ std::vector<Multiplies> MultipliesOfMachine() {
 template <class F>
 double BestRate(const F& f) {
   double best = 0;
-  for (int run = 0; run < 10; ++run) {
+  for (int run = 0; run < 30; ++run) {
     const Clock::time_point start = Clock::now();
     const double amount = f();
     best = std::max(best, amount / std::chrono::duration<double, std::nano>(Clock::now() - start).count());
@@ -100,7 +100,7 @@ Roofline MeasureRoofline(int threads) {
       ParallelFor(threads, 1, 1, [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; ++i) {
           Result& result = results[static_cast<size_t>(i)];
-          result.operations = multiply(1 << 20, &result.value);
+          result.operations = multiply(1 << 21, &result.value);
         }
       });
       double all = 0;
