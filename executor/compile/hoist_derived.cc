@@ -56,6 +56,13 @@ bool IsKeptArgument(const Signature& signature, int slot) {
 
 int64_t BytesOf(const ValueType& type) { return type.shape.Elements() * SizeOf(type.dtype); }
 
+// What is kept is no larger than what it is made of.
+bool IsNoLarger(const ValueType& made, const std::vector<ValueType>& of) {
+  int64_t bytes = of.empty() ? kMaxConstant : 0;
+  for (const ValueType& type : of) bytes += BytesOf(type);
+  return BytesOf(made) <= bytes;
+}
+
 class Hoister {
  public:
   Hoister(Program* program, const DerivedOptions& options)
@@ -113,23 +120,24 @@ class Hoister {
     if (to.place != Place::kArena || RootOf(out) != out || pinned_[static_cast<size_t>(out)]) return false;
     Sources all;
     std::vector<std::string> sources;
-    int64_t bytes = call.inputs.empty() ? kMaxConstant : 0;
+    std::vector<ValueType> types;
     for (const int in : call.inputs) {
       if (in < 0) return false;
       std::optional<Sources> own = SourcesOf(in);
       if (!own) return false;
       all.arguments.merge(own->arguments);
       all.states.merge(own->states);
-      bytes += BytesOf(ValueOf(in).type);
+      types.push_back(ValueOf(in).type);
       sources.push_back(Description(in));
     }
-    if (!reorders && BytesOf(to.type) > bytes) return false;
+    if (!reorders && !IsNoLarger(to.type, types)) return false;
     names_[static_cast<size_t>(out)] = fmt::format(
         "{}{} {} {} {} [{}] ({})", call.op, attributes == options_.may_be_kept.end() ? "" : attributes->second,
         to.type.dtype, to.type.shape, to.format, call.implementation, fmt::join(sources, ", "));
     made_of_[static_cast<size_t>(out)] = std::move(all);
     return true;
   }
+
   // What is read by calls that stay; the rest is needed only while derived values are made.
   void PlaceDerived() {
     std::vector<int> slots(plan_.values.size(), -1);
@@ -212,11 +220,8 @@ bool KeptSoFar::Has(int root, const Plan& plan) const {
 
 void KeptSoFar::Add(const KernelSpec& spec, int root) {
   // As Hoister::TryHoist has it; what is watched is not kept.
-  if (!options_.observe.empty() || spec.outputs.size() != 1 || std::ranges::count(spec.input_is_kept, false) > 0)
-    return;
-  int64_t bytes = spec.inputs.empty() ? kMaxConstant : 0;
-  for (const ValueType& input : spec.inputs) bytes += BytesOf(input);
-  if (BytesOf(spec.outputs[0]) <= bytes) made_.insert(root);
+  const bool is_one_of_kept = spec.outputs.size() == 1 && std::ranges::count(spec.input_is_kept, false) == 0;
+  if (is_one_of_kept && options_.observe.empty() && IsNoLarger(spec.outputs[0], spec.inputs)) made_.insert(root);
 }
 
 void HoistDerived(Program* program, const DerivedOptions& options) { Hoister(program, options).Run(); }
