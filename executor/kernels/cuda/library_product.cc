@@ -16,8 +16,6 @@
 namespace bindery::cuda {
 namespace {
 
-// Of whatever a kernel is bound to (executor/kernel.h). What cuBLASLt takes for granted is more: 256.
-constexpr uint32_t kAlignment = 64;
 // What NVIDIA recommends for GPUs of capability 9.0, and what is enough where a product is small. It is said before it is
 // known which GPU it will be.
 constexpr int64_t kWorkspace = int64_t{32} << 20, kSmallWorkspace = int64_t{1} << 20;
@@ -35,6 +33,8 @@ cudaDataType_t TypeOf(DType dtype) {
 // Frees by a function of the table.
 template <class Opaque>
 using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
+
+}  // namespace
 
 // cuBLASLt's matrices are column by column, and so seen ours are transposed: it computes c^T = b^T a^T, its A is our b,
 // its B our a. No order of rows is asked for, as it has no epilogues there.
@@ -55,13 +55,13 @@ class LibraryProduct {
   static std::string Run(const void* plan, std::span<void* const> addresses, CUstream stream) {
     const auto& self = *static_cast<const LibraryProduct*>(plan);
     const bool is_double = self.scale_ == CUDA_R_64F;
-    const float one = 1, zero = 0;
-    const double double_one = 1, double_zero = 0;
-    // With a factor of 0 it does not read its C; that it is there in place of D is a matter of form.
+    const float one = 1, kept = self.adds_ ? 1 : 0;
+    const double double_one = 1, double_kept = kept;
+    // Its C is our c, too; with a factor of 0 it is not read.
     const cublasStatus_t status =
         self.api_->matmul(self.handle_, self.operation_.get(), is_double ? static_cast<const void*>(&double_one) : &one,
                           addresses[1], self.a_.get(), addresses[0], self.b_.get(),
-                          is_double ? static_cast<const void*>(&double_zero) : &zero, addresses[2], self.d_.get(),
+                          is_double ? static_cast<const void*>(&double_kept) : &kept, addresses[2], self.d_.get(),
                           addresses[2], self.d_.get(), &self.algorithm_, addresses[3], self.workspace_, stream);
     return status == CUBLAS_STATUS_SUCCESS ? "" : self.api_->get_status_name(status);
   }
@@ -78,6 +78,7 @@ class LibraryProduct {
 
   void Describe(const PlainProduct& product, const void* bias) {
     cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+    adds_ = product.adds;
     if (product.dtype == DType::kFloat64) {
       compute = CUBLAS_COMPUTE_64F;
       scale_ = CUDA_R_64F;
@@ -94,12 +95,13 @@ class LibraryProduct {
       Set<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // of the type of D, if nothing is said
     }
     // A row of ours is a column there.
-    const auto layout = [&](Owned<cublasLtMatrixLayoutOpaque_t>* to, int64_t our_rows, int64_t our_columns,
-                            int64_t stride) {
+    const auto layout = [&](Owned<cublasLtMatrixLayoutOpaque_t>* to, DType dtype, int64_t our_rows, int64_t our_columns,
+                            const PlainProduct::Lay& lay) {
       cublasLtMatrixLayout_t made = nullptr;
-      CheckStatus(api_->matrix_layout_create(&made, TypeOf(product.dtype), static_cast<uint64_t>(our_columns),
-                                             static_cast<uint64_t>(our_rows), our_columns),
-                  "cublasLtMatrixLayoutCreate");
+      CheckStatus(
+          api_->matrix_layout_create(&made, TypeOf(dtype), static_cast<uint64_t>(our_columns),
+                                     static_cast<uint64_t>(our_rows), lay.row > 0 ? lay.row : our_columns),
+          "cublasLtMatrixLayoutCreate");
       to->reset(made);
       if (product.batch == 1) return;
       const auto set = [&]<class T>(cublasLtMatrixLayoutAttribute_t attribute, T value) {
@@ -107,12 +109,12 @@ class LibraryProduct {
                     "cublasLtMatrixLayoutSetAttribute");
       };
       set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(product.batch));
-      set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+      set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, lay.matrix);
     };
     const auto& p = product;
-    layout(&a_, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.b_stride);
-    layout(&b_, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.a_stride);
-    layout(&d_, p.m, p.n, p.m * p.n);
+    layout(&a_, p.dtype, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.b);
+    layout(&b_, p.dtype, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.a);
+    layout(&d_, p.out, p.m, p.n, p.c);
   }
 
   template <class T>
@@ -136,7 +138,7 @@ class LibraryProduct {
     for (const auto attribute :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      set(attribute, kAlignment);
+      set(attribute, product.alignment);
     }
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
@@ -155,12 +157,13 @@ class LibraryProduct {
   Owned<cublasLtMatmulDescOpaque_t> operation_;
   Owned<cublasLtMatrixLayoutOpaque_t> a_, b_, d_;  // by its names
   cudaDataType_t scale_ = CUDA_R_32F;
+  bool adds_ = false;
   cublasLtMatmulAlgo_t algorithm_ = {};
   size_t workspace_ = 0;
 };
 
-// Null: own kernels.
-std::shared_ptr<const LibraryProduct> PlanOf(Gpu& gpu, const PlainProduct& product, const void* bias) {
+std::shared_ptr<const LibraryProduct> PlanOf(Launches& launches, const PlainProduct& product, const void* bias) {
+  Gpu& gpu = launches.stream().gpu();
   CublasLtPtr api = CublasLt();
   const cublasLtHandle_t handle = api ? HandleOf(*api, gpu) : nullptr;
   if (!handle) return nullptr;
@@ -177,10 +180,14 @@ std::shared_ptr<const LibraryProduct> PlanOf(Gpu& gpu, const PlainProduct& produ
   }
 }
 
-}  // namespace
+void AddPlan(Launches& launches, const std::shared_ptr<const LibraryProduct>& plan, const void* a, const void* b,
+             void* c, void* workspace) {
+  launches.AddCall(&LibraryProduct::Run, "cublasLtMatmul", plan,
+                   {const_cast<void*>(a), const_cast<void*>(b), c, plan->workspace() > 0 ? workspace : nullptr});
+}
 
 std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const KernelSpec& spec) {
-  PlainProduct product{.m = args.m, .n = args.n, .k = args.k, .dtype = args.out.dtype};
+  PlainProduct product{.m = args.m, .n = args.n, .k = args.k, .dtype = args.out.dtype, .out = args.out.dtype};
   if (!IsOfOneFloat(spec)) return std::nullopt;
   const auto lies = [](const Matrix& matrix, int64_t row_stride, int64_t column_stride) {
     return matrix.form == Form::kPlain && matrix.period_stride == 0 && matrix.row_stride == row_stride &&
@@ -198,8 +205,9 @@ std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const Kernel
   if (grid.rank > 1) return std::nullopt;
   if (grid.rank == 1) {
     product.batch = grid.extents[0];
-    product.a_stride = a.of[0];
-    product.b_stride = b.of[0];
+    product.a.matrix = a.of[0];
+    product.b.matrix = b.of[0];
+    product.c.matrix = c.of[0];
   }
   for (const int64_t extent : {args.m, args.n, args.k, product.batch}) {
     if (extent < 1 || extent > std::numeric_limits<int32_t>::max()) return std::nullopt;
@@ -218,12 +226,9 @@ int64_t WorkspaceBytes(const PlainProduct& p) {
 bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const ProductArgs& args) {
   // It documents epilogues of products of doubles nowhere plainly enough.
   const bool adds_bias = args.bias.data && product.dtype == DType::kFloat64;
-  const std::shared_ptr<const LibraryProduct> plan =
-      PlanOf(launches.stream().gpu(), product, adds_bias ? nullptr : args.bias.data);
+  const std::shared_ptr<const LibraryProduct> plan = PlanOf(launches, product, adds_bias ? nullptr : args.bias.data);
   if (!plan) return false;
-  launches.AddCall(&LibraryProduct::Run, "cublasLtMatmul", plan,
-                   {const_cast<void*>(args.a.source.data), const_cast<void*>(args.b.source.data), args.out.data,
-                    plan->workspace() > 0 ? WorkspaceIn(launches) : nullptr});
+  AddPlan(launches, plan, args.a.source.data, args.b.source.data, args.out.data, WorkspaceIn(launches));
   // Activations not by its epilogue: its relu makes 0 of NaN, which must pass.
   ProductArgs rest = args;
   if (!adds_bias) rest.bias = {};
@@ -245,9 +250,9 @@ bool IsOfOneFloat(const KernelSpec& spec) {
 
 int64_t UsualWorkspaceBytes(double products) { return products <= kSmall ? kSmallWorkspace : kWorkspace; }
 
-char* WorkspaceIn(const Launches& launches) {
-  const auto scratch = static_cast<int64_t>(reinterpret_cast<uintptr_t>(launches.scratch()));
-  return launches.scratch(RoundUp(scratch, kWorkspaceAlignment) - scratch);
+char* WorkspaceIn(const Launches& launches, int64_t offset) {
+  const auto from = static_cast<int64_t>(reinterpret_cast<uintptr_t>(launches.scratch(offset)));
+  return launches.scratch(offset + RoundUp(from, kWorkspaceAlignment) - from);
 }
 
 void AddEpilogue(Launches& launches, const ProductArgs& args, const Shape& shape) {

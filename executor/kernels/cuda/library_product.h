@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "executor/kernels/cuda/launch.h"
@@ -15,11 +16,18 @@ namespace bindery::cuda {
 
 // c (m, n) = a (m, k) b (k, n), row by row, for each of a batch.
 struct PlainProduct {
+  // Of a matrix in memory, in elements: from one of the batch to the next, and from row to row; 0: they are side by side.
+  struct Lay {
+    int64_t matrix = 0, row = 0;
+  };
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;  // in memory they are (k, m), (n, k)
-  int64_t batch = 1, a_stride = 0, b_stride = 0;  // to the next matrix, in elements; of c it is m n
-  DType dtype = {};
-  bool tf32 = false;  // operands may be rounded to it
+  int64_t batch = 1;                              // of more than one: matrices of c that lie apart
+  Lay a = {}, b = {}, c = {};
+  DType dtype = {}, out = {};  // of a and b; of c: the same, or float32 of 16 bits
+  bool tf32 = false;           // operands may be rounded to it
+  bool adds = false;           // to what c is
+  uint32_t alignment = 64;     // of all addresses, in bytes: what kernels are bound to has this (executor/kernel.h)
 };
 
 // Nullopt: it is no such product, or there is no library.
@@ -31,6 +39,17 @@ int64_t WorkspaceBytes(const PlainProduct& product);
 // Adds the product with bias and activation. False, and nothing is added: own kernels must do it.
 bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const ProductArgs& args);
 
+// ---- for kernels of several products ----
+
+// What the library will do for a product: it may be added any number of times.
+class LibraryProduct;
+// `bias` (n) of the type of c, or null. Null: there is no library, or it has no algorithm; own kernels must do it.
+std::shared_ptr<const LibraryProduct> PlanOf(Launches& launches, const PlainProduct& product,
+                                             const void* bias = nullptr);
+// `workspace`: of WorkspaceBytes, from WorkspaceIn.
+void AddPlan(Launches& launches, const std::shared_ptr<const LibraryProduct>& plan, const void* a, const void* b,
+             void* c, void* workspace);
+
 // ---- for convolutions by a library, too (library_convolution.h) ----
 
 // Output 0 and all inputs are of one type of floats.
@@ -39,8 +58,8 @@ bool IsOfOneFloat(const KernelSpec& spec);
 inline constexpr int64_t kWorkspaceAlignment = 256;
 // Of one for so many products of numbers; an alignment more must be asked for, since scratch is aligned less.
 int64_t UsualWorkspaceBytes(double products);
-// It, in scratch: the first place that is aligned so.
-char* WorkspaceIn(const Launches& launches);
+// It, in scratch: the first place from `offset` on that is aligned so.
+char* WorkspaceIn(const Launches& launches, int64_t offset = 0);
 // Behind it, in place, of all elements of `shape`: what `args` have of bias, along axis 1, addend and activation.
 void AddEpilogue(Launches& launches, const ProductArgs& args, const Shape& shape);
 

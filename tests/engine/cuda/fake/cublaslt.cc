@@ -182,10 +182,17 @@ bool Look(const char* call, cublasLtMatmulDesc_t operation, const std::array<cub
   return true;
 }
 
+// Matrices of a batch, which may lie one behind the other or between each other's columns.
+bool Overlap(const LayoutSeen& l) {
+  const auto columns = static_cast<int64_t>(l.columns), rows = static_cast<int64_t>(l.rows);
+  return l.batch > 1 && l.stride < l.ld * (columns - 1) + rows && (l.stride < rows || l.ld < l.batch * l.stride);
+}
+
 // Why cuBLASLt would not take it; null: it does.
 const char* Fault(const PlanSeen& p) {
   const OperationSeen& o = p.operation;
-  if (p.b.type != p.a.type || p.c.type != p.a.type || p.d.type != p.a.type) return "matrices of different types";
+  const bool widens = BytesOf(p.a.type) == 2 && p.d.type == CUDA_R_32F;
+  if (p.b.type != p.a.type || (p.d.type != p.a.type && !widens)) return "matrices of different types";
   if ((o.compute == CUBLAS_COMPUTE_64F) != (p.a.type == CUDA_R_64F))
     return "matrices of another type than computed with";
   if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && p.a.type != CUDA_R_32F) return "TF32 for 16 bits";
@@ -193,7 +200,7 @@ const char* Fault(const PlanSeen& p) {
   const Extents e = ExtentsOf(p);
   if (p.d.rows != e.m || p.d.columns != e.n || e.k != e.other_k) return "shapes that do not go together";
   if (p.a.batch != p.d.batch || p.b.batch != p.d.batch || p.d.batch < 1) return "batches of different sizes";
-  if (p.d.batch > 1 && p.d.stride < p.d.ld * static_cast<int64_t>(p.d.columns)) return "outputs that overlap";
+  if (Overlap(p.d)) return "outputs that overlap";
   if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_BIAS) return "an unknown epilogue";
   if (o.epilogue == CUBLASLT_EPILOGUE_BIAS && (!o.bias || p.a.type == CUDA_R_64F)) return "a bias that cannot be";
   return nullptr;
@@ -203,7 +210,8 @@ const char* Fault(const PlanSeen& p) {
 uint64_t KeyOf(const PlanSeen& p) {
   uint64_t key = kMagic;
   const Extents e = ExtentsOf(p);
-  for (const uint64_t part : {e.m, e.n, e.k, static_cast<uint64_t>(p.a.type), static_cast<uint64_t>(p.d.batch),
+  for (const uint64_t part : {e.m, e.n, e.k, static_cast<uint64_t>(p.a.type), static_cast<uint64_t>(p.d.type),
+                              static_cast<uint64_t>(p.d.batch),
                               uint64_t{p.operation.epilogue}, static_cast<uint64_t>(p.operation.compute)}) {
     key = std::rotl(key, 9) * 0x9e3779b97f4a7c15u + part;
   }
@@ -277,11 +285,17 @@ cublasStatus_t Matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, c
       return Reject(kCall, "an operand is null or not aligned");
     }
   }
-  if (c != d || Scalar(alpha, plan.operation.scale) != 1 || Scalar(beta, plan.operation.scale) != 0) {
+  const double kept = Scalar(beta, plan.operation.scale);
+  if (c != d || Scalar(alpha, plan.operation.scale) != 1 || (kept != 0 && kept != 1)) {
     return Reject(kCall, "what the fake does not do", CUBLAS_STATUS_NOT_SUPPORTED);
   }
-  FakeProduct product{
-      .plan = plan, .a = a, .b = b, .d = d, .workspace = workspace, .workspace_bytes = algorithm->data[1]};
+  FakeProduct product{.plan = plan,
+                      .a = a,
+                      .b = b,
+                      .d = d,
+                      .adds = kept == 1,
+                      .workspace = workspace,
+                      .workspace_bytes = algorithm->data[1]};
   const CUresult result = OnCapturingStream(kCall, stream_handle, [&](FakeStream& stream) {
     stream.Enqueue({[&gpu = stream.gpu, product] { return product.Run(gpu); }, kCall, product.AccessedMemory()});
     return CUDA_SUCCESS;

@@ -55,7 +55,7 @@ Accesses FakeProduct::AccessedMemory() const {
 
 CUresult FakeProduct::Run(const FakeGpu& gpu) const {
   constexpr char kWhat[] = "cublasLtMatmul";
-  const DType dtype = DTypeOf(plan.d.type);
+  const DType dtype = DTypeOf(plan.d.type), from = DTypeOf(plan.a.type);
   const void* const bias_address = plan.operation.bias;
   const char* const from_a = Resolve(gpu, Address(a), SpanOf(plan.a), kWhat);
   const char* const from_b = Resolve(gpu, Address(b), SpanOf(plan.b), kWhat);
@@ -76,7 +76,7 @@ CUresult FakeProduct::Run(const FakeGpu& gpu) const {
     for (int64_t i = 0; i < outer; ++i) {
       for (int64_t j = 0; j < k; ++j) {
         const int64_t at = batch * l.stride + (by_column ? i * l.ld + j : j * l.ld + i);
-        const double value = Number(memory, dtype, at);
+        const double value = Number(memory, from, at);
         values[static_cast<size_t>(i * k + j)] = tf32 ? ToTf32(value) : value;
       }
     }
@@ -90,8 +90,10 @@ CUresult FakeProduct::Run(const FakeGpu& gpu) const {
         double sum = 0;
         for (int64_t j = 0; j < k; ++j)
           sum += x[static_cast<size_t>(row * k + j)] * y[static_cast<size_t>(column * k + j)];
+        const int64_t at = batch * plan.d.stride + column * plan.d.ld + row;
         if (bias) sum += Number(bias, dtype, row);
-        Store(to, dtype, batch * plan.d.stride + column * plan.d.ld + row, sum);
+        if (adds) sum += Number(to, dtype, at);
+        Store(to, dtype, at, sum);
       }
     }
   }

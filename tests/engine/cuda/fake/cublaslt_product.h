@@ -20,7 +20,9 @@ Extents ExtentsOf(const PlanSeen& plan);
 struct FakeProduct {
   PlanSeen plan;
   const void *a, *b;
-  void *d, *workspace;
+  void* d;
+  bool adds;  // to what D is
+  void* workspace;
   size_t workspace_bytes;
 
   Accesses AccessedMemory() const;
