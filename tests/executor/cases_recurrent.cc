@@ -66,13 +66,28 @@ std::vector<OperatorCase> RecurrentCases() {
   other.order = GateOrder::kOnnx;
   add("gru that resets before the product, in ONNX' order", other);
   // More than one block of hidden units; finite differences take long.
-  for (const RecurrentAttrs& attrs : {RecurrentAttrs{.hidden = 67},
-                                      {.cell = RecurrentCell::kGru, .hidden = 67},
-                                      {.cell = RecurrentCell::kGru, .hidden = 67, .reset_after = false},
-                                      {.cell = RecurrentCell::kTanh, .hidden = 67},
-                                      {.cell = RecurrentCell::kGru, .hidden = 260},  // more than are added up at once
-                                      {.cell = RecurrentCell::kTanh, .hidden = 260}}) {
-    add(fmt::format("{} units, {} {}", attrs.hidden, static_cast<int>(attrs.cell), attrs.reset_after), attrs);
+  const RecurrentAttrs everything{.hidden = 67,
+                                  .layout = SequenceLayout::kNtc,
+                                  .order = GateOrder::kOnnx,
+                                  .reverse = true,
+                                  .initial = true,
+                                  .lengths = true};
+  std::vector<RecurrentAttrs> large = {{.hidden = 67},
+                                       {.cell = RecurrentCell::kGru, .hidden = 67},
+                                       {.cell = RecurrentCell::kGru, .hidden = 67, .reset_after = false},
+                                       {.cell = RecurrentCell::kTanh, .hidden = 67},
+                                       {.cell = RecurrentCell::kGru, .hidden = 260},  // more than are added up at once
+                                       {.cell = RecurrentCell::kTanh, .hidden = 260},
+                                       {.hidden = 67, .peepholes = true, .initial = true},
+                                       {.hidden = 67, .coupled = true}};
+  for (const RecurrentCell cell : {RecurrentCell::kRelu, RecurrentCell::kLstm, RecurrentCell::kGru}) {
+    large.push_back(everything);
+    large.back().cell = cell;
+  }
+  large.push_back(large.back());
+  large.back().reset_after = false;
+  for (const RecurrentAttrs& attrs : large) {
+    add(fmt::format("{} units, case {}", attrs.hidden, cases.size()), attrs);
     cases.back().large = true;
     cases.back().terms = attrs.hidden > 100 ? 1000 : 300;
     const double most = attrs.hidden > 100 ? 0.1 : 0.2;

@@ -56,6 +56,10 @@ void Launches::Fill(DType dtype, void* to, int64_t n, double value) {
   Add([=](CudaStream& stream) { Flat().Fill(stream, dtype, to, n, value); });
 }
 
+void Launches::Cast(Source from, Target to, int64_t n) {
+  Add([=](CudaStream& stream) { Flat().Cast(stream, from.dtype, from.data, to.dtype, to.data, n); });
+}
+
 const void* Launches::ConstantBytes(const void* values, int64_t bytes) {
   if (bytes == 0) return nullptr;
   Gpu& gpu = stream_.gpu();

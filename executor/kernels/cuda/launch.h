@@ -58,6 +58,7 @@ class Launches {
                std::vector<void*> addresses);
   void Copy(const void* from, void* to, int64_t bytes);  // nothing if they are the same
   void Fill(DType dtype, void* to, int64_t n, double value);
+  void Cast(Source from, Target to, int64_t n);
 
   // A table in the device's memory, for as long as the call lives; written now. Null if it is empty.
   template <class T>

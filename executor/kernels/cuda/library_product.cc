@@ -98,10 +98,9 @@ class LibraryProduct {
     const auto layout = [&](Owned<cublasLtMatrixLayoutOpaque_t>* to, DType dtype, int64_t our_rows, int64_t our_columns,
                             const PlainProduct::Lay& lay) {
       cublasLtMatrixLayout_t made = nullptr;
-      CheckStatus(
-          api_->matrix_layout_create(&made, TypeOf(dtype), static_cast<uint64_t>(our_columns),
-                                     static_cast<uint64_t>(our_rows), lay.row > 0 ? lay.row : our_columns),
-          "cublasLtMatrixLayoutCreate");
+      CheckStatus(api_->matrix_layout_create(&made, TypeOf(dtype), static_cast<uint64_t>(our_columns),
+                                             static_cast<uint64_t>(our_rows), lay.row > 0 ? lay.row : our_columns),
+                  "cublasLtMatrixLayoutCreate");
       to->reset(made);
       if (product.batch == 1) return;
       const auto set = [&]<class T>(cublasLtMatrixLayoutAttribute_t attribute, T value) {
@@ -161,6 +160,12 @@ class LibraryProduct {
   cublasLtMatmulAlgo_t algorithm_ = {};
   size_t workspace_ = 0;
 };
+
+void PlainProduct::BeginAt(std::initializer_list<int64_t> offsets, int64_t bytes) {
+  for (const int64_t offset : offsets) {
+    while (offset * bytes % alignment != 0) alignment /= 2;
+  }
+}
 
 std::shared_ptr<const LibraryProduct> PlanOf(Launches& launches, const PlainProduct& product, const void* bias) {
   Gpu& gpu = launches.stream().gpu();

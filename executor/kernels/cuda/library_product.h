@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 
@@ -28,6 +29,9 @@ struct PlainProduct {
   bool tf32 = false;           // operands may be rounded to it
   bool adds = false;           // to what c is
   uint32_t alignment = 64;     // of all addresses, in bytes: what kernels are bound to has this (executor/kernel.h)
+
+  // Behind what kernels are bound to, matrices begin at these offsets, in elements of so many bytes.
+  void BeginAt(std::initializer_list<int64_t> offsets, int64_t bytes);
 };
 
 // Nullopt: it is no such product, or there is no library.

@@ -1,10 +1,16 @@
-// Recurrent layers.
+// Recurrent layers: by one kernel that goes through all steps; or, of many units, by a library's product of states and
+// weights in each step, where it can be had, and one kernel between two of them.
 #include "symbol/ops/recurrent.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
+#include "base/checked.h"
+#include "engine/cuda/cublaslt_api.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
+#include "executor/kernels/cuda/library_product.h"
 #include "executor/kernels/cuda/recurrent_args.h"
 
 namespace bindery::cuda {
@@ -52,62 +58,195 @@ std::function<Target(int)> OutputsOf(const Launches& launches, std::vector<int> 
     return place < 0 ? Target() : launches.out(static_cast<size_t>(place));
   };
 }
-int64_t SizeOfValue(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+// What is computed with.
+DType ValueOf(DType dtype) { return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
+// Fewer units' weights a block multiplies by itself in the time of two launches.
+constexpr int64_t kUnitsForLibrary = 64;
+
+// A layer whose products are a library's: what of them does not depend on the pass, and where its numbers are in scratch.
+struct StepByStep {
+  RecurrentShape shape;
+  DType dtype, value;
+  int64_t states = 0, gates = 0, weights = 0;               // numbers
+  int64_t places[3] = {}, products = 0, copy = 0, end = 0;  // bytes: of states, products, weights of the value's type
+
+  static std::optional<StepByStep> Of(const RecurrentShape& shape, DType dtype) {
+    const int64_t gates = CheckedMul(shape.gates, shape.hidden), most = std::numeric_limits<int32_t>::max();
+    if (shape.hidden < kUnitsForLibrary || shape.steps < 1 || shape.samples < 1) return std::nullopt;
+    if (std::max(gates, shape.samples) > most || !IsFloat(dtype) || !CublasLt()) return std::nullopt;
+    StepByStep layer{.shape = shape, .dtype = dtype, .value = ValueOf(dtype)};
+    layer.states = CheckedMul(shape.samples, shape.hidden);
+    layer.gates = CheckedMul(shape.samples, gates);
+    layer.weights = CheckedMul(gates, shape.hidden);
+    const auto take = [&](int64_t numbers) {
+      const int64_t place = layer.end;
+      layer.end = RoundUp(CheckedAdd(place, CheckedMul(numbers, SizeOf(layer.value))), 64);
+      return place;
+    };
+    for (int64_t& place : layer.places) place = take(layer.states);
+    layer.products = take(layer.gates);
+    layer.copy = dtype == layer.value ? 0 : take(layer.weights);
+    return layer;
+  }
+
+  // (samples, n) = (samples, k) by weights. Of 16 bits, products of what TF32 has of them lose nothing of weights, and of
+  // states no more than their own type would.
+  PlainProduct Product(int64_t n, int64_t k) const {
+    return {.m = shape.samples,
+            .n = n,
+            .k = k,
+            .dtype = value,
+            .out = value,
+            .tf32 = value == DType::kFloat32 && (dtype != value || Tf32IsUsed())};
+  }
+  bool resets_before() const { return shape.gru && !shape.reset_after; }
+  int64_t row() const { return shape.gates * shape.hidden; }
+  int64_t At(int64_t numbers) const { return numbers * SizeOf(value); }  // bytes
+
+  int64_t ScratchBytes() const { return CheckedAdd(end, WorkspaceBytes(Product(row(), shape.hidden))); }
+  void* Workspace(const Launches& launches) const { return WorkspaceIn(launches, end); }
+  // Of the type that is computed with.
+  const char* Weights(Launches& launches, Source weight) const {
+    if (dtype == value) return static_cast<const char*>(weight.data);
+    launches.Cast(weight, {launches.scratch(copy), value}, weights);
+    return launches.scratch(copy);
+  }
+};
+
+// False, and nothing is added: the library has no algorithm for one of the products.
+bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& args) {
+  const int64_t hidden = layer.shape.hidden, row = layer.row();
+  PlainProduct all = layer.Product(row, hidden), third = layer.Product(hidden, hidden);
+  all.transpose_b = third.transpose_b = true;
+  third.c.row = row;
+  third.BeginAt({2 * hidden * hidden, 2 * hidden}, SizeOf(layer.value));
+  const auto of_all = PlanOf(launches, all);
+  const auto of_third = layer.resets_before() ? PlanOf(launches, third) : nullptr;
+  if (!of_all || (layer.resets_before() && !of_third)) return false;
+  RecurrentStepArgs step{.layer = args,
+                         .h = launches.scratch(layer.places[0]),
+                         .c = launches.scratch(layer.places[1]),
+                         .left = launches.scratch(layer.places[2]),
+                         .products = launches.scratch(layer.products)};
+  const char* const weight = layer.Weights(launches, args.weight);
+  const auto add = [&](RecurrentPhase phase) {
+    step.phase = phase;
+    launches.Add(step, layer.states);
+  };
+  add(RecurrentPhase::kBegin);
+  for (; step.step < layer.shape.steps; ++step.step) {
+    AddPlan(launches, of_all, step.h, weight, step.products, layer.Workspace(launches));
+    if (of_third) {
+      add(RecurrentPhase::kReset);
+      AddPlan(launches, of_third, step.left, weight + layer.At(2 * hidden * hidden),
+              static_cast<char*>(step.products) + layer.At(2 * hidden), layer.Workspace(launches));
+    }
+    add(RecurrentPhase::kStep);
+  }
+  return true;
+}
+bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentGradArgs& args) {
+  const int64_t hidden = layer.shape.hidden, row = layer.row();
+  // Through all gates, or those before the reset gate's product; through that.
+  PlainProduct most = layer.Product(hidden, layer.resets_before() ? 2 * hidden : row);
+  PlainProduct third = layer.Product(hidden, hidden);
+  most.a.row = third.a.row = row;
+  most.adds = true;
+  third.BeginAt({2 * hidden * hidden, 2 * hidden}, SizeOf(layer.value));
+  const auto of_most = PlanOf(launches, most);
+  const auto of_third = layer.resets_before() ? PlanOf(launches, third) : nullptr;
+  if (!of_most || (layer.resets_before() && !of_third)) return false;
+  RecurrentStepGradArgs step{.layer = args,
+                             .dh = launches.scratch(layer.places[0]),
+                             .dc = launches.scratch(layer.places[1]),
+                             .d_left = launches.scratch(layer.places[2]),
+                             .d = launches.scratch(layer.products)};
+  const char* const weight = layer.Weights(launches, args.weight);
+  const auto add = [&](RecurrentPhase phase) {
+    step.phase = phase;
+    launches.Add(step, layer.states);
+  };
+  add(RecurrentPhase::kBegin);
+  for (step.step = layer.shape.steps - 1; step.step >= 0; --step.step) {
+    add(RecurrentPhase::kStep);
+    if (of_third) {
+      AddPlan(launches, of_third, static_cast<char*>(step.d) + layer.At(2 * hidden),
+              weight + layer.At(2 * hidden * hidden), step.d_left, layer.Workspace(launches));
+      add(RecurrentPhase::kReset);
+    }
+    AddPlan(launches, of_most, step.d, weight, step.dh, layer.Workspace(launches));
+  }
+  add(RecurrentPhase::kEnd);
+  return true;
+}
+
+// By the library's products, or by one kernel, whose scratch is so many numbers of each sample. `args_of` binds.
+template <class ArgsOf>
+Kernel Layer(const KernelSpec& spec, const RecurrentShape& shape, int64_t numbers, const ArgsOf& args_of) {
+  const DType dtype = spec.inputs[0].dtype;
+  const std::optional<StepByStep> steps = StepByStep::Of(shape, dtype);
+  Kernel kernel = OwnKernel(
+      spec,
+      [=](Launches& launches) {
+        const auto args = args_of(launches);
+        if (!steps || !AddSteps(launches, *steps, args)) launches.Add(args, shape.samples * kThreads);
+      },
+      steps ? "cublaslt" : "own");
+  kernel.scratch_bytes = std::max(shape.samples * numbers * SizeOf(ValueOf(dtype)), steps ? steps->ScratchBytes() : 0);
+  return kernel;
+}
 
 // data, weight [, bias] [, peephole] [, initial state] [, initial cell] [, lengths]
 MaybeKernel MakeRecurrent(const KernelSpec& spec) {
   const RecurrentShape shape = ShapeOf(spec, spec.inputs[0].shape);
-  Kernel kernel = OwnKernel(spec, [shape, ins = PlacesOf(spec.op->inputs, spec.attrs, 7),
-                                   outs = PlacesOf(spec.op->outputs, spec.attrs, 6)](Launches& launches) {
-    const auto in = InputsOf(launches, ins);
-    const auto out = OutputsOf(launches, outs);
-    launches.Add(RecurrentArgs{.shape = shape,
-                               .data = in(0),
-                               .weight = in(1),
-                               .bias = in(2),
-                               .peephole = in(3),
-                               .state = in(4),
-                               .cell = in(5),
-                               .lengths = in(6),
-                               .y = out(0),
-                               .last = out(1),
-                               .last_cell = out(2),
-                               .previous = out(3),
-                               .saved = out(4),
-                               .previous_cell = out(5),
-                               .scratch = launches.scratch()},
-                 shape.samples * kThreads);
-  });
-  kernel.scratch_bytes = shape.samples * 4 * shape.hidden * SizeOfValue(spec.inputs[0].dtype);
-  return kernel;
+  return Layer(spec, shape, 4 * shape.hidden,
+               [shape, ins = PlacesOf(spec.op->inputs, spec.attrs, 7),
+                outs = PlacesOf(spec.op->outputs, spec.attrs, 6)](const Launches& launches) {
+                 const auto in = InputsOf(launches, ins);
+                 const auto out = OutputsOf(launches, outs);
+                 return RecurrentArgs{.shape = shape,
+                                      .data = in(0),
+                                      .weight = in(1),
+                                      .bias = in(2),
+                                      .peephole = in(3),
+                                      .state = in(4),
+                                      .cell = in(5),
+                                      .lengths = in(6),
+                                      .y = out(0),
+                                      .last = out(1),
+                                      .last_cell = out(2),
+                                      .previous = out(3),
+                                      .saved = out(4),
+                                      .previous_cell = out(5),
+                                      .scratch = launches.scratch()};
+               });
 }
 
 // dy, d state [, d cell], weight [, peephole] [, lengths], previous, saved [, previous cell]
 MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
   const RecurrentShape shape = ShapeOf(spec, spec.outputs[0].shape);
-  Kernel kernel = OwnKernel(spec, [shape, ins = PlacesOf(spec.op->inputs, spec.attrs, 9),
-                                   outs = PlacesOf(spec.op->outputs, spec.attrs, 4)](Launches& launches) {
-    const auto in = InputsOf(launches, ins);
-    const auto out = OutputsOf(launches, outs);
-    launches.Add(RecurrentGradArgs{.shape = shape,
-                                   .dy = in(0),
-                                   .d_last = in(1),
-                                   .d_last_cell = in(2),
-                                   .weight = in(3),
-                                   .peephole = in(4),
-                                   .lengths = in(5),
-                                   .previous = in(6),
-                                   .saved = in(7),
-                                   .previous_cell = in(8),
-                                   .dx = out(0),
-                                   .d_state = out(1),
-                                   .d_cell = out(2),
-                                   .d_product = out(3),
-                                   .scratch = launches.scratch()},
-                 shape.samples * kThreads);
-  });
-  kernel.scratch_bytes = shape.samples * (4 + shape.gates) * shape.hidden * SizeOfValue(spec.inputs[0].dtype);
-  return kernel;
+  return Layer(spec, shape, (3 + shape.gates) * shape.hidden,
+               [shape, ins = PlacesOf(spec.op->inputs, spec.attrs, 9),
+                outs = PlacesOf(spec.op->outputs, spec.attrs, 4)](const Launches& launches) {
+                 const auto in = InputsOf(launches, ins);
+                 const auto out = OutputsOf(launches, outs);
+                 return RecurrentGradArgs{.shape = shape,
+                                          .dy = in(0),
+                                          .d_last = in(1),
+                                          .d_last_cell = in(2),
+                                          .weight = in(3),
+                                          .peephole = in(4),
+                                          .lengths = in(5),
+                                          .previous = in(6),
+                                          .saved = in(7),
+                                          .previous_cell = in(8),
+                                          .dx = out(0),
+                                          .d_state = out(1),
+                                          .d_cell = out(2),
+                                          .d_product = out(3),
+                                          .scratch = launches.scratch()};
+               });
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -34,7 +34,7 @@ struct RecurrentArgs {
   }
 };
 
-// `scratch` is 4 hidden and gates hidden numbers of each sample.
+// `scratch` is 3 hidden and gates hidden numbers of each sample.
 struct RecurrentGradArgs {
   static constexpr const char* kName = "bindery_recurrent_grad";
   static constexpr const unsigned long long* kImage = bindery_cuda_recurrent;
@@ -51,6 +51,39 @@ struct RecurrentGradArgs {
   }
 };
 
-using RecurrentImage = std::tuple<RecurrentArgs, RecurrentGradArgs>;
+// What is done between products by weights, of all samples: before the first step; between the two products of a GRU
+// whose reset gate comes before the second; in a step, when its products are there; behind the last.
+enum class RecurrentPhase : int32_t { kBegin, kReset, kStep, kEnd };
+
+// One step. Forward has no kEnd: the last step does it. All numbers are of the type that is computed with: `products` of
+// states by weights (samples, gates hidden), `left` by the reset gate, and states, (samples, hidden).
+struct RecurrentStepArgs {
+  static constexpr const char* kName = "bindery_recurrent_step";
+  static constexpr const unsigned long long* kImage = bindery_cuda_recurrent;
+  RecurrentArgs layer = {};
+  void *h = nullptr, *c = nullptr, *left = nullptr, *products = nullptr;
+  int64_t step = 0;
+  RecurrentPhase phase = {};
+  void Addresses(const auto& visit) {
+    layer.Addresses(visit);
+    for (void** address : {&h, &c, &left, &products}) visit(*address);
+  }
+};
+// Gradients of states, of what the reset gate left (samples, hidden), and of products `d` (samples, gates hidden): what
+// comes of them through weights is added to `dh` behind each step.
+struct RecurrentStepGradArgs {
+  static constexpr const char* kName = "bindery_recurrent_step_grad";
+  static constexpr const unsigned long long* kImage = bindery_cuda_recurrent;
+  RecurrentGradArgs layer = {};
+  void *dh = nullptr, *dc = nullptr, *d_left = nullptr, *d = nullptr;
+  int64_t step = 0;
+  RecurrentPhase phase = {};
+  void Addresses(const auto& visit) {
+    layer.Addresses(visit);
+    for (void** address : {&dh, &dc, &d_left, &d}) visit(*address);
+  }
+};
+
+using RecurrentImage = std::tuple<RecurrentArgs, RecurrentGradArgs, RecurrentStepArgs, RecurrentStepGradArgs>;
 
 }  // namespace bindery::cuda

@@ -72,7 +72,7 @@ TEST(CudaOperatorsTest, Normalize) { Check(NormalizeCases()); }
 TEST(CudaOperatorsTest, Order) { Check(OrderCases()); }
 TEST(CudaOperatorsTest, Pooling) { Check(PoolingCases()); }
 TEST(CudaOperatorsTest, Random) { Check(RandomCases()); }
-TEST(CudaOperatorsTest, Recurrent) { Check(RecurrentCases()); }
+TEST(CudaOperatorsTest, Recurrent) { CheckBoth(RecurrentCases()); }
 TEST(CudaOperatorsTest, Reduce) { Check(ReduceCases()); }
 TEST(CudaOperatorsTest, Shape) { Check(ShapeCases()); }
 TEST(CudaOperatorsTest, Softmax) { Check(SoftmaxCases()); }

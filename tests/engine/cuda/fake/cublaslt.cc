@@ -210,9 +210,9 @@ const char* Fault(const PlanSeen& p) {
 uint64_t KeyOf(const PlanSeen& p) {
   uint64_t key = kMagic;
   const Extents e = ExtentsOf(p);
-  for (const uint64_t part : {e.m, e.n, e.k, static_cast<uint64_t>(p.a.type), static_cast<uint64_t>(p.d.type),
-                              static_cast<uint64_t>(p.d.batch),
-                              uint64_t{p.operation.epilogue}, static_cast<uint64_t>(p.operation.compute)}) {
+  for (const uint64_t part :
+       {e.m, e.n, e.k, static_cast<uint64_t>(p.a.type), static_cast<uint64_t>(p.d.type),
+        static_cast<uint64_t>(p.d.batch), uint64_t{p.operation.epilogue}, static_cast<uint64_t>(p.operation.compute)}) {
     key = std::rotl(key, 9) * 0x9e3779b97f4a7c15u + part;
   }
   return key;
