@@ -65,18 +65,8 @@ describe_cpp() {
     "${abidw[@]}" --drop-undefined-syms "$prefix/lib/$library.so" |
       sed "/version='BINDERY_PRIVATE_/d" >"$work/$library.abi"
   done
-  # Classes, but no templates, of namespaces.
-  find "$headers" -name '*.h' -print0 | sort -z | xargs -0 awk '
-    FNR == 1 { depth = 0 }
-    /^namespace [a-z]/ { ++depth; space[depth] = (depth > 1 ? space[depth - 1] "::" : "") $2; next }
-    /^}  \/\/ namespace/ { --depth; next }
-    /^template/ { of_template = 1; next }
-    depth && /^(class|struct) / {
-      gsub(/\[\[[^\]]*\]\] */, "")
-      split($0, words, /[ :;{<]+/)
-      if (!of_template && !/;$/) print space[depth] "::" words[2]
-    }
-    /^[A-Za-z]/ { of_template = 0 }' | sort -u >"$work/classes"
+  find "$headers" -name '*.h' -print0 | sort -z |
+    xargs -0 awk -v only=types -f "$root/tools/package/declared_names.awk" | sort -u >"$work/classes"
   {
     echo '#include <bindery/bindery.h>'
     echo '#include <bindery/c_api.h>'

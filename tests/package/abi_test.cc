@@ -29,6 +29,18 @@ TEST_F(Abi, AnotherLayoutWantsAnotherNumber) {
   EXPECT_NE(Sh(abi + "changed").find("number 1, and 0 is described"), std::string::npos);
 }
 
+// What is listed of headers can be compiled, whatever their namespaces are.
+TEST_F(Abi, DescribesAllThatIsInstalled) {
+  if (!Has("abidw")) GTEST_SKIP() << "there is no abidw";
+  EXPECT_NE(Sh("'" + Root() + "/tools/abi.sh' --store --stored all --prefix moved")
+                .find("c_api libbindery_predict libbindery types"),
+            std::string::npos);
+  const std::string types = Sh("xz --decompress --stdout all/types.abi.xz");
+  for (const char* type : {"Shape", "Trainer", "TapeScope", "NDArray"}) {
+    EXPECT_NE(types.find("<class-decl name='" + std::string(type) + "' "), std::string::npos) << type;
+  }
+}
+
 // The C interface of this version is described in tools/package/abi: another is another number, or an addition.
 TEST_F(Abi, TheCInterfaceIsAsDescribed) {
   if (!Has("abidiff")) GTEST_SKIP() << "there is no abidiff";

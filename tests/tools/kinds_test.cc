@@ -133,5 +133,39 @@ TEST_F(KindsTest, TrainWithTensorBoardTestAndPredict) {
   }
 }
 
+// Tested on data that were never trained on, and of whatever kind: on all of these, not on the run's own.
+TEST_F(KindsTest, TestDataOfAnyKind) {
+  const Words quick = {"--epochs", "1", "--batch-size", "12", "--progress", "none", "--checkpoints"};
+  Succeeds(Words{"train", "--model", "mlp", "--train-digits", "40", "--save", "m.pb"} + quick + Words{"digits"});
+  Succeeds(Words{"train", "--model", "mlp", "--data", "idx"} + quick + Words{"idx-run"});
+  Succeeds(Words{"train", "--model", "mlp", "--data", "images:pictures/train"} + quick + Words{"images"});
+  for (const std::string run : {"digits", "idx-run", "images"}) {
+    SCOPED_TRACE(run);
+    const auto on = [&](const std::string& data, const std::string& command = "test") {
+      return Words{command, "--json", "--checkpoints", run, "--test-data", data};
+    };
+    EXPECT_EQ(json::parse(Succeeds(on("images:pictures/train")).out).at("samples"), kSamples);
+    const json images = json::parse(Succeeds(on("images:pictures/test")).out);
+    EXPECT_EQ(images.at("samples"), 20);
+    EXPECT_NEAR(images.at("cross-entropy").get<double>(),
+                json::parse(Succeeds(on("idx")).out).at("cross-entropy").get<double>(), 1e-5);
+    EXPECT_EQ(json::parse(Succeeds(on("digits")).out).at("samples"), 2000);
+    const json predicted = json::parse(Succeeds(on("images:pictures/test", "predict")).out);
+    EXPECT_TRUE(predicted.at(0).at("record").get<std::string>().starts_with("pictures/test/0/")) << predicted;
+    Fails(4, "folder \"nowhere\"", on("images:nowhere"));
+    Fails(4, "\"nowhere\" is neither a folder nor", on("nowhere"));
+    Fails(2, "not windows of text", on("text:text"));
+  }
+  Fails(4, "folder \"nowhere\"", {"test", "--model", "m.pb", "--data", "digits", "--test-data", "images:nowhere"});
+
+  Succeeds(Words{"train", "--model", "gpt(layers=1, width=16, heads=2, context=8)", "--data", "text:text"} + quick +
+           Words{"text-run"});
+  Write("more", "abcabcabcabcabcab");
+  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--checkpoints", "text-run", "--test-data", "text:more"}).out)
+                .at("samples"),
+            2);
+  Fails(4, "cannot read \"nowhere\"", {"test", "--checkpoints", "text-run", "--test-data", "text:nowhere"});
+}
+
 }  // namespace
 }  // namespace bindery

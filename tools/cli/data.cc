@@ -256,6 +256,14 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   return made;
 }
 
+// What is given to test on is all tested on, and need not be of the kind that was trained on.
+DataOptions ToTestAlone(DataOptions options) {
+  if (options.on_validation || options.test_data.empty()) return options;
+  options.data = std::exchange(options.test_data, "");
+  options.test_part = 1;
+  return options;
+}
+
 TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   TrainingData made;
   // A model by name without weights has as many classes as the text has characters.
@@ -298,7 +306,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
 
 TestData MakeTestData(const DataOptions& given, const Model& trained, const std::string& name, bool predicting) {
   const bool numbers = GivesNumbers(trained);
-  const DataOptions options = WithShards(numbers ? WithNumbers(given) : given);
+  const DataOptions options = ToTestAlone(WithShards(numbers ? WithNumbers(given) : given));
   if (options.on_validation && options.validation_part == 0) {
     throw UsageError("--validation: there is no --validation-part");
   }

@@ -90,11 +90,15 @@ for model in ${models//,/ }; do
     --checkpoints '' --save "$model.onnx" >/dev/null
 done
 cores=$(nproc)
-# By name: the program, and how it is to use the cores. ONNX Runtime with and without batches of several requests.
+# By name: the program, and how it is to use the cores, both with and without batches of several requests.
 command_of() { # NAME MODEL
   case $1 in
     bindery) echo "$bin/examples/server/server --port 0 --model $2.onnx --max-delay 0" ;;
     bindery-waits) echo "$bin/examples/server/server --port 0 --model $2.onnx --max-delay 1000" ;;
+    bindery-each)
+      echo "$bin/examples/server/server --port 0 --model $2.onnx --max-delay 0 --max-batch 1" \
+        "--workers $cores --threads 1"
+      ;;
     onnxruntime) echo "$bin/tools/compare_onnxruntime --library $library --port 0 --model $2.onnx --max-delay 0 --threads $cores" ;;
     onnxruntime-each)
       echo "$bin/tools/compare_onnxruntime --library $library --port 0 --model $2.onnx --max-delay 0 --max-batch 1" \
@@ -102,7 +106,7 @@ command_of() { # NAME MODEL
       ;;
   esac
 }
-names="bindery bindery-waits onnxruntime onnxruntime-each"
+names="bindery bindery-waits bindery-each onnxruntime onnxruntime-each"
 for ((round = 0; round < rounds; ++round)); do
   for model in ${models//,/ }; do
     for name in $names; do

@@ -1,10 +1,11 @@
 # Lists what headers declare in namespaces: a line for each class and function, qualified, as "bindery::Trainer" or
 # "bindery::rule::SameDType". It reads the project's own style: what a namespace declares begins in the first column.
 # Of C headers it lists the functions. A template that a header only declares is marked by " template": its instances are
-# the library's.
+# the library's. With -v only=types: the classes that are defined there, but no templates.
 
 function declare(name) {
   sub(/\[.*/, "", name)
+  if (only == "types" && (of_template || !/^(class|struct|union) / || /;$/)) name = ""
   if (depth > 0 && name != "") print spaces[depth] "::" name (of_template && /;$/ ? " template" : "")
   if (depth == 0 && name ~ /^bindery_/) print name
   of_template = 0

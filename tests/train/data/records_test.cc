@@ -220,6 +220,10 @@ TEST_F(RecordsTest, TarsOfAllForms) {
     EXPECT_EQ(CountClasses(*records, {.data = "cls"}), 2);
     DamageEverywhere(ReadFile(path), 2500, 3, [](const std::string& damaged) { return OpenTars({damaged}); });
   }
+  // In what fills the last block: records may be missing behind it.
+  const std::string whole = ReadFile(kFolder + "python_ustar.tar"), cut = Write("cut", whole.substr(0, 3584 + 200));
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenTars({cut}); }),
+            "DataError: \"" + cut + "\", byte 3585: cut off within the last block of a file in it");
   const std::string zeros = Write("zeros", "some text that is no archive" + std::string(1000, 'x'));
   EXPECT_EQ(MessageOf<DataError>([&] { OpenTars({zeros}); }),
             "DataError: \"" + zeros + "\", byte 0: not a tar archive, or one that is packed");

@@ -118,7 +118,9 @@ class Tars : public RecordSource {
         type == 'L' ? void(ahead.name = Text(text, 0, text.size())) : ReadPax(file, at, text, &ahead);
       }
       if (type != 'L' && type != 'x') ahead = {};
-      at += std::min(file.size() - at, (*size + kBlock - 1) / kBlock * kBlock);
+      const int64_t blocks = (*size + kBlock - 1) / kBlock * kBlock;
+      if (blocks > file.size() - at) Fail(file, at + *size, "cut off within the last block of a file in it");
+      at += blocks;
     }
   }
 
