@@ -50,6 +50,14 @@ fi
 headers=$prefix/include/bindery
 number=$(awk '$1 == "#define" && $2 == "BINDERY_VERSION_ABI" { print $3 }' "$headers/version.h")
 [ -n "$number" ] || fail "nothing is installed in $prefix"
+if [ -z "$store" ]; then
+  [ -f "$stored/number" ] || fail "nothing is described in $stored"
+  released=$(cat "$stored/number")
+  if [ "$number" != "$released" ]; then
+    echo "abi: number $number, and $released is described: programs are built again anyway"
+    exit
+  fi
+fi
 abidw=(abidw --no-comp-dir-path --no-corpus-path)
 
 # What the C interface declares, defined: a declaration that names parameters ends in a body.
@@ -96,12 +104,6 @@ if [ -n "$store" ]; then
   exit
 fi
 
-[ -f "$stored/number" ] || fail "nothing is described in $stored"
-released=$(cat "$stored/number")
-if [ "$number" != "$released" ]; then
-  echo "abi: number $number, and $released is described: programs are built again anyway"
-  exit
-fi
 broken= compared=
 for piece in "${pieces[@]}"; do
   if [ -f "$stored/$piece.abi" ]; then
