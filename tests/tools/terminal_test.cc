@@ -105,6 +105,22 @@ TEST_F(TerminalTest, ColorsOnATerminalUnlessTheyAreNotWanted) {
   ::unsetenv("NO_COLOR");
 }
 
+TEST_F(TerminalTest, WhatIsTrainedIsSaidOnLinesThatAreCutAtSpaces) {
+  const std::string whole = Succeeds(Training(1, {"--checkpoints="})).err;
+  const std::string said = whole.substr(0, whole.find('\n'));
+  ASSERT_TRUE(said.starts_with("training ")) << whole;
+  for (const int columns : {40, 80}) {
+    std::istringstream lines(OnTerminal(columns, Training(1, {"--checkpoints=", "--progress", "none"})));
+    std::string joined, line;
+    for (int count = 0; joined.size() < said.size() && std::getline(lines, line); ++count) {
+      if (line.ends_with('\r')) line.pop_back();
+      EXPECT_LT(line.size(), static_cast<size_t>(columns)) << line;
+      joined += (count > 0 ? " " : "") + line.substr(line.find_first_not_of(' '));
+    }
+    EXPECT_EQ(joined, said);
+  }
+}
+
 TEST_F(TerminalTest, AnEpochsLineIsCutWhereTheTerminalIsNarrow) {
   EXPECT_NE(OnTerminal(200, Training(1, {"--checkpoints="})).find("lr 0.05  train: accuracy"), std::string::npos);
   const std::string narrow = OnTerminal(60, Training(1, {"--checkpoints=", "--best", "best.pb"}));

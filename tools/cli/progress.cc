@@ -111,6 +111,11 @@ std::string ToText(const NamedValues& values) {
   return text;
 }
 
+std::string AsLines(const std::string& line) {
+  const auto columns = static_cast<size_t>(Columns());
+  return IsTerminal() && line.size() >= columns ? OnNarrowLines({line}, columns) : line + "\n";
+}
+
 Progress::Progress(ProgressStyle style, bool keeps_best, std::string judged_on)
     : style_(style), keeps_best_(keeps_best), judged_on_(std::move(judged_on)) {
   if (style_ == ProgressStyle::kAuto) style_ = IsTerminal() ? ProgressStyle::kBar : ProgressStyle::kLines;

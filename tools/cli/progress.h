@@ -31,5 +31,7 @@ class Progress {
 
 int Columns();                                  // of the terminal at standard error; 80 where there is none
 std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --": of NaN
+// For standard error, with its end: on a terminal, several lines if it is too long for one, cut at spaces.
+std::string AsLines(const std::string& line);
 
 }  // namespace bindery::cli

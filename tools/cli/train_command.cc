@@ -88,8 +88,12 @@ nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const Trainer
 // The end of a run, for people.
 void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
                           double seconds) const {
-  const auto row = [](const std::string& what, const std::string& value) { fmt::print("  {:<21} {}\n", what, value); };
-  fmt::print("\nresult\n");
+  std::vector<std::pair<std::string, std::string>> rows;
+  size_t width = 21;
+  const auto row = [&](const std::string& what, const std::string& value) {
+    rows.emplace_back(what, value);
+    width = std::max(width, what.size());
+  };
   const ParameterCount count = CountParameters(trainer.symbol(), {{"data", made.train->ProvideData()[0].shape}});
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
   row("devices", device.devices);
@@ -112,6 +116,8 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
   }
   if (!save.empty()) row("model file", save);
   if (!best.empty()) row("best model file", best);
+  fmt::print("\nresult\n");
+  for (const auto& [what, value] : rows) fmt::print("  {:<{}} {}\n", what, width, value);
 }
 
 // Says so if the model that was trained is no better than the best answer that does not look at the data: their labels'
@@ -178,7 +184,10 @@ void TrainCommand::TakeOverOptions() {
   if (!resume || checkpoints.empty()) return;
   const CheckpointStore store(checkpoints);
   auto info = store.NewestInfo();
-  if (!info) return;
+  if (!info) {
+    store.LoadNewest();  // throws if there are some, and none can be read
+    return;
+  }
   if (from_best) {
     const std::optional<std::string> best = FindBest(store);
     if (!best) {
@@ -240,9 +249,11 @@ int TrainCommand::Run() {
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
-    Tell("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}\n", model.Name(), data.data,
-         made.train->samples(), input.shape.Erase(input.BatchAxis()), data.validation_part > 0 ? "validated" : "tested",
-         made.test->samples(), device.devices, data.batch_size, precision == "float32" ? "" : ", in " + precision);
+    Tell("{}",
+         AsLines(fmt::format("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}", model.Name(),
+                             data.data, made.train->samples(), input.shape.Erase(input.BatchAxis()),
+                             data.validation_part > 0 ? "validated" : "tested", made.test->samples(), device.devices,
+                             data.batch_size, precision == "float32" ? "" : ", in " + precision)));
   }
 
   Progress display(json || IsQuiet() ? ProgressStyle::kNone : style, !best.empty() || keep_best, data.JudgedOn());
