@@ -238,8 +238,8 @@ TEST_F(DataErrorsTest, Checkpoints) {
   for (const std::string& file : files) Cut("all/" + file, 5000);
   const std::string none = "none of the 3 checkpoints in \"all\" can be read; the newest: \"all/" + files[2] +
                            "\": the file was cut off: it has 5000 of ";
-  const Outcome resumed = Fails(5, none, Training(4, {"--checkpoints", "all", "--resume"}));
-  EXPECT_EQ(resumed.err.find("training "), std::string::npos) << "as if there were a run: " << resumed;
+  const Outcome refused = Fails(5, none, Training(4, {"--checkpoints", "all", "--resume"}));
+  EXPECT_EQ(refused.err.find("training "), std::string::npos) << "as if there were a run: " << refused;
   Fails(5, none, {"test", "--checkpoints", "all"});
   Fails(5, none, {"predict", "--checkpoints", "all"});
   EXPECT_EQ(Files("all"), files);  // for someone who can mend them
