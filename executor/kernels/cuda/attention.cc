@@ -2,10 +2,13 @@
 #include "symbol/ops/attention.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/attention_args.h"
 #include "executor/kernels/cuda/launch.h"
+#include "executor/kernels/cuda/library_attention.h"
 
 namespace bindery::cuda {
 namespace {
@@ -37,7 +40,8 @@ AttentionShape ShapeOf(const KernelSpec& spec, const AttentionAttrs& attrs, size
   return shape;
 }
 
-int64_t SizeOfValue(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+// What is computed with.
+DType Computed(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
 
 // (query, key, value [, mask]) -> output, log_sum_exp
 MaybeKernel MakeAttention(const KernelSpec& spec) {
@@ -46,31 +50,36 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
   AttentionArgs args{.shape = ShapeOf(spec, attrs, 0)};
   const int64_t rows = spec.outputs[1].shape.Elements();
   args.rows = RowsOf(rows, args.shape.keys + args.shape.width);
-  Kernel kernel = OwnKernel(spec, [args, masked = attrs.masked](Launches& launches) mutable {
+  const std::optional<PlainAttention> plain = PlainAttentionOf(args.shape, spec.inputs[0].shape[0], dtype);
+  const auto add = [args, plain, dtype, masked = attrs.masked](Launches& launches) mutable {
     args.query = launches.in(0);
     args.key = launches.in(1);
     args.value = launches.in(2);
     if (masked) args.shape.mask = launches.in(3);
     args.out = launches.out(0);
     args.log_sum = launches.out(1);
-    args.scores.data = launches.scratch();
+    if (plain && AddLibraryAttention(launches, *plain, args)) return;
+    args.products = args.parts = {launches.scratch(), Computed(dtype)};
     launches.AddRows(args);
-  });
-  kernel.scratch_bytes = rows * args.shape.keys * SizeOfValue(dtype);
+  };
+  Kernel kernel = OwnKernel(spec, add, plain ? "cublaslt" : "own");
+  kernel.scratch_bytes = std::max(CheckedMul(CheckedMul(rows, args.shape.keys), SizeOf(Computed(dtype))),
+                                  plain ? ScratchBytes(*plain, 1) : 0);
   return kernel;
 }
 
 // (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
 MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<AttentionGradAttrs>();
+  const DType dtype = spec.inputs[0].dtype;
   AttentionGradArgs args{.shape = ShapeOf(spec, attrs, 1)};
   const AttentionShape& s = args.shape;
-  const int64_t queries = spec.inputs.back().shape.Elements(),
-                samples = queries / std::max<int64_t>(s.heads * s.queries, 1);
-  const int64_t bytes = queries * s.keys * SizeOfValue(spec.inputs[0].dtype);
+  const int64_t queries = spec.inputs.back().shape.Elements(), samples = spec.inputs[0].shape[0];
+  const int64_t bytes = CheckedMul(CheckedMul(queries, s.keys), SizeOf(Computed(dtype)));
   args.rows = RowsOf(queries, s.keys + s.width);
   const Rows keys = RowsOf(samples * s.kv_heads * s.keys, s.depth + s.width);
-  Kernel kernel = OwnKernel(spec, [=, masked = attrs.masked, mask_grad = attrs.mask_grad](Launches& launches) mutable {
+  const std::optional<PlainAttention> plain = PlainAttentionOf(s, samples, dtype);
+  const auto add = [=, masked = attrs.masked, mask_grad = attrs.mask_grad](Launches& launches) mutable {
     args.dy = launches.in(0);
     args.query = launches.in(1);
     args.key = launches.in(2);
@@ -82,14 +91,16 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
     args.dk = launches.out(1);
     args.dv = launches.out(2);
     if (mask_grad) args.dmask = launches.out(3);
-    args.parts.data = launches.scratch();
-    args.slopes.data = launches.scratch(bytes);
+    if (plain && AddLibraryAttention(launches, *plain, args)) return;
+    args.parts = {launches.scratch(), Computed(dtype)};
+    args.slopes = {launches.scratch(bytes), Computed(dtype)};
     launches.AddRows(args);
     args.of_keys = 1;
     args.rows = keys;
     launches.AddRows(args);
-  });
-  kernel.scratch_bytes = 2 * bytes;
+  };
+  Kernel kernel = OwnKernel(spec, add, plain ? "cublaslt" : "own");
+  kernel.scratch_bytes = std::max(CheckedMul(2, bytes), plain ? ScratchBytes(*plain, 2) : 0);
   return kernel;
 }
 

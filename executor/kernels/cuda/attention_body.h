@@ -1,4 +1,4 @@
-// Attention, plainly: a row of scores is in memory.
+// Attention, plainly or around products by a library: a row of scores is in memory.
 #pragma once
 
 #include <cmath>
@@ -22,18 +22,29 @@ struct QueryPlace {
 };
 
 template <class Value>
+__device__ Value DotOf(const Source& a, int64_t from_a, const Source& b, int64_t from_b, int64_t n) {
+  Value sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += Element<Value>(a, from_a + i) * Element<Value>(b, from_b + i);
+  return sum;
+}
+// Of a query and a key.
+template <class Value, class Args>
+__device__ Value ProductOf(const Args& args, const QueryPlace& q, int64_t k) {
+  const AttentionShape& s = args.shape;
+  return DotOf<Value>(args.query, At(s.query, q.sample, q.head, q.query), args.key, At(s.key, q.sample, q.kv_head, k),
+                      s.depth);
+}
+
+template <class Value>
 struct Score {
   Value score, slope;  // and the derivative of what caps it
 };
-template <class Value>
-__device__ Score<Value> ScoreOf(const AttentionShape& s, const Source& query, const Source& key, const QueryPlace& q,
-                                int64_t k) {
+// product(): of the query and the key, asked for where the windows let the one see the other.
+template <class Value, class F>
+__device__ Score<Value> ScoreOf(const AttentionShape& s, const QueryPlace& q, int64_t k, const F& product) {
   constexpr Value kUnseen = -std::numeric_limits<Value>::infinity();
   if (k < q.query + s.first || k >= q.query + s.last) return {kUnseen, 1};
-  const int64_t own = At(s.query, q.sample, q.head, q.query), other = At(s.key, q.sample, q.kv_head, k);
-  Value score = 0, slope = 1;
-  for (int64_t d = 0; d < s.depth; ++d) score += Element<Value>(query, own + d) * Element<Value>(key, other + d);
-  score *= static_cast<Value>(s.scale);
+  Value score = product() * static_cast<Value>(s.scale), slope = 1;
   if (s.softcap > 0) {
     const Value capped = std::tanh(score / static_cast<Value>(s.softcap));
     slope = 1 - capped * capped;
@@ -52,30 +63,39 @@ template <class Block>
 __device__ void Run(const Block& block, const AttentionArgs& args) {
   const AttentionShape& s = args.shape;
   ForFloats(args.query.dtype, [&]<class Value>() {
-    Value* const scores = static_cast<Value*>(args.scores.data);
     ForRows(block, args.rows, [&](const auto& team, int64_t row) {
       const QueryPlace q(s, row);
-      Value* const mine = scores + row * s.keys;
+      const int64_t first = row * s.keys;
+      Value* const products = static_cast<Value*>(args.products.data) + first;
       using Sum = ExpSum<Value>;
-      Sum sum = team.Join(
+      const Sum sum = team.Join(
           s.keys, Sum::Nothing(),
           [&](Sum* part, int64_t k) {
-            mine[k] = ScoreOf<Value>(s, args.query, args.key, q, k).score;
-            part->Add(mine[k], Value{1});
+            const Score<Value> score = ScoreOf<Value>(s, q, k, [&] {
+              if (!args.by_library) products[k] = ProductOf<Value>(args, q, k);
+              return products[k];
+            });
+            part->Add(score.score, Value{1});
           },
           [](const Sum& a, const Sum& b) { return Sum::Joined(a, b, Value{1}); });
       const bool sees = sum.max != -std::numeric_limits<Value>::infinity();
-      team.ForEach(s.keys, [&](int64_t k) { mine[k] = sees ? std::exp(mine[k] - sum.max) / sum.sum : Value{0}; });
-      team.ForEach(s.width, [&](int64_t e) {
-        Value y = 0;
-        for (int64_t k = 0; k < s.keys; ++k) {
-          y += mine[k] * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
-        }
-        PutWrapped(args.out.data, args.out.dtype, At(s.output, q.sample, q.head, q.query) + e, y);
+      team.ForEach(s.keys, [&](int64_t k) {
+        const Score<Value> score = ScoreOf<Value>(s, q, k, [&] { return products[k]; });
+        PutWrapped(args.parts.data, args.parts.dtype, first + k,
+                   sees ? std::exp(score.score - sum.max) / sum.sum : Value{0});
       });
       team.Once([&] {
         const Value log = sees ? sum.max + std::log(sum.sum) : Value{0};
         if (args.log_sum.data) PutWrapped(args.log_sum.data, args.log_sum.dtype, row, log);
+      });
+      if (args.by_library) return;
+      const Value* const parts = static_cast<const Value*>(args.parts.data) + first;
+      team.ForEach(s.width, [&](int64_t e) {
+        Value y = 0;
+        for (int64_t k = 0; k < s.keys; ++k) {
+          y += parts[k] * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
+        }
+        PutWrapped(args.out.data, args.out.dtype, At(s.output, q.sample, q.head, q.query) + e, y);
       });
     });
   });
@@ -85,25 +105,28 @@ template <class Value, class Team>
 __device__ void OfQuery(const Team& team, const AttentionGradArgs& args, int64_t row) {
   const AttentionShape& s = args.shape;
   const QueryPlace q(s, row);
-  Value* const parts = static_cast<Value*>(args.parts.data) + row * s.keys;
-  Value* const slopes = static_cast<Value*>(args.slopes.data) + row * s.keys;
-  const int64_t at = At(s.output, q.sample, q.head, q.query);
-  const auto dy = [&](int64_t e) { return Element<Value>(args.dy, at + e); };
-  const Value dot = SumOf<Value>(team, s.width, [&](int64_t e) { return dy(e) * Element<Value>(args.output, at + e); });
+  const int64_t first = row * s.keys, at = At(s.output, q.sample, q.head, q.query);
+  const Value dot = SumOf<Value>(
+      team, s.width, [&](int64_t e) { return Element<Value>(args.dy, at + e) * Element<Value>(args.output, at + e); });
   const Value log = Element<Value>(args.log_sum, row);
   team.ForEach(s.keys, [&](int64_t k) {
-    const Score<Value> score = ScoreOf<Value>(s, args.query, args.key, q, k);
+    const Score<Value> score = ScoreOf<Value>(s, q, k, [&] {
+      return args.by_library ? Element<Value>(args.products, first + k) : ProductOf<Value>(args, q, k);
+    });
     const Value p = std::exp(score.score - log);
-    Value dp = 0;
-    for (int64_t e = 0; e < s.width; ++e) {
-      dp += dy(e) * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
-    }
+    if (args.parts.data) PutWrapped(args.parts.data, args.parts.dtype, first + k, p);
+    if (!args.slopes.data && !args.dmask.data) return;
+    const Value dp = args.by_library
+                         ? Element<Value>(args.value_products, first + k)
+                         : DotOf<Value>(args.dy, at, args.value, At(s.value, q.sample, q.kv_head, k), s.width);
     const Value ds = p * (dp - dot);
-    if (args.dmask.data) PutWrapped(args.dmask.data, args.dmask.dtype, row * s.keys + k, ds);
-    parts[k] = p;
-    slopes[k] = ds * score.slope * static_cast<Value>(s.scale);
+    if (args.dmask.data) PutWrapped(args.dmask.data, args.dmask.dtype, first + k, ds);
+    if (args.slopes.data) {
+      PutWrapped(args.slopes.data, args.slopes.dtype, first + k, ds * score.slope * static_cast<Value>(s.scale));
+    }
   });
-  if (!args.dq.data) return;
+  if (args.by_library || !args.dq.data) return;
+  const Value* const slopes = static_cast<const Value*>(args.slopes.data) + first;
   team.ForEach(s.depth, [&](int64_t d) {
     Value sum = 0;
     for (int64_t k = 0; k < s.keys; ++k) {

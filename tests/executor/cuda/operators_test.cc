@@ -56,7 +56,7 @@ void CheckConvolutions(const std::vector<OperatorCase>& cases) {
 
 TEST(CudaOperatorsTest, Activation) { Check(ActivationCases()); }
 TEST(CudaOperatorsTest, Arrange) { Check(ArrangeCases()); }
-TEST(CudaOperatorsTest, Attention) { Check(AttentionCases()); }
+TEST(CudaOperatorsTest, Attention) { CheckBoth(AttentionCases()); }
 TEST(CudaOperatorsTest, BatchNorm) { Check(BatchNormCases()); }
 TEST(CudaOperatorsTest, Binary) { Check(BinaryCases()); }
 TEST(CudaOperatorsTest, Convolution) { CheckConvolutions(ConvolutionCases()); }
