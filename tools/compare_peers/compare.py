@@ -63,9 +63,9 @@ def steps_for(side, milliseconds):
 class Comparison:
     """Of one model, batch and phase."""
 
-    def __init__(self, options, name, batch, phase, tuning, folder):
+    def __init__(self, options, name, batch, phase, variant, folder):
         self.options, self.name, self.batch, self.phase, self.folder = options, name, batch, phase, folder
-        self.tuning = tuning  # of our convolutions
+        self.variant = variant  # our options, as text
         self.work = Work(MODELS[name][0], batch, phase == "train", len(options.cores), options.libraries)
         self.common = ["--model", self.work.model, "--batch-size", str(batch), "--phase", phase]
         self.rate = RATE_OF_RESNET50 if name == "resnet50" else RATE
@@ -81,7 +81,7 @@ class Comparison:
         command = [self.options.program, *self.common, "--folder", self.folder]
         command += ["--device", ",".join(f"cpu:{i}" for i in range(devices))]
         command += ["--threads", str(max(1, self.work.threads // devices))]
-        command += ["--optimizer", f"sgd(lr={self.rate}, momentum={MOMENTUM})", "--tune", self.tuning]
+        command += ["--optimizer", f"sgd(lr={self.rate}, momentum={MOMENTUM})", *self.variant.split()]
         return Side(command, dict(os.environ), self.options.cores, self.options.timeout)
 
     def write(self):
@@ -97,7 +97,7 @@ class Comparison:
         side = self.start_ours(devices)
         with ended_on_failure(side):
             side.make(CHECKED)
-        side.configuration = Configuration((Option(f"--tune {self.tuning}" if self.tuning != "off" else ""),))
+        side.configuration = Configuration((Option(self.variant),))
         return side
 
     def expect(self, contexts):
@@ -191,8 +191,8 @@ class Comparison:
         return self.row(told.pop("ours"), told)
 
     def row(self, ours, peers):
-        return {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase, "tuning": self.tuning,
-                "ours": ours, "peers": peers, "left_out": self.left_out, "error": self.error}
+        return {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase,
+                "variant": self.variant, "ours": ours, "peers": peers, "left_out": self.left_out, "error": self.error}
 
     def take_turns(self, sides):
         """What is told of each, by the same names. A peer that fails is left out."""
@@ -228,8 +228,9 @@ def cases(options):
             if options.phase in (phase, "both"):
                 for size in [int(batch)] if batch else MODELS[name][1][phase]:
                     work = Work(name, size, phase == "train", len(options.cores), {})
-                    for tuning in options.tune if work.has_convolutions else options.tune[:1]:
-                        yield name, size, phase, tuning
+                    variants = options.tune if work.has_convolutions else options.tune[:1]
+                    for variant in variants + options.mirror * (phase == "train"):
+                        yield name, size, phase, variant
 
 
 def processor():
@@ -277,7 +278,7 @@ def rows_of(path, result):
     for what in SAME:
         if earlier.get(what) != result[what]:
             sys.exit(f'{path} is of another run: {what} is "{earlier.get(what)}" there, "{result[what]}" here')
-    return {(row["model"], row["batch"], row["phase"], row["tuning"]): row for row in earlier["rows"]}
+    return {(row["model"], row["batch"], row["phase"], row["variant"]): row for row in earlier["rows"]}
 
 
 def parse():
@@ -293,6 +294,8 @@ def parse():
     parser.add_argument("--threads", type=int, help="of each side; default: the cores that it may use")
     parser.add_argument("--tune", default="off",
                         help="how our convolutions are chosen, a row for each: off,measured,winograd; default: off")
+    parser.add_argument("--mirror", action="store_true",
+                        help="one more row for each training: ours in the least memory, values computed again")
     parser.add_argument("--quick", action="store_true", help="3 rounds of short turns, one setting searched")
     parser.add_argument("--search", type=lambda text: text.split(","), metavar="SETTINGS",
                         help="only these, as peers.py calls them: way,contexts,allocator")
@@ -321,6 +324,8 @@ def parse():
     for name in options.tune:
         if name not in TUNINGS:
             parser.error(f'unknown tuning "{name}"; there are: {", ".join(TUNINGS)}')
+    options.tune = [f"--tune {name}" * (name != "off") for name in options.tune]
+    options.mirror = ["--mirror least"] * options.mirror
     cores = sorted(os.sched_getaffinity(0))
     if options.threads and not 1 <= options.threads <= len(cores):
         parser.error(f"--threads: from 1 to {len(cores)}")
@@ -349,11 +354,10 @@ def main():
             good &= bool(row["peers"]) and not row["error"]
             result["rows"].append(row)
             continue
-        name, batch, phase, tuning = case
-        print(f"{phase}, {name} b{batch}, {len(options.cores)} threads" + f", --tune {tuning}" * (tuning != "off"),
-              flush=True)
+        name, batch, phase, variant = case
+        print(f"{phase}, {name} b{batch}, {len(options.cores)} threads" + f", {variant}" * bool(variant), flush=True)
         with tempfile.TemporaryDirectory(prefix="bindery-peers-") as folder:
-            comparison = Comparison(options, name, batch, phase, tuning, folder)
+            comparison = Comparison(options, name, batch, phase, variant, folder)
             try:
                 row = comparison.measure()
             except Failure as failure:

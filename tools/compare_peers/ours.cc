@@ -41,6 +41,7 @@ struct Options {
   int64_t batch_size = 1;
   int threads = 0;
   Tuning tuning = Tuning::kOff;
+  bool least = false;  // working memory, by computing values again
 };
 
 struct Samples {
@@ -123,6 +124,7 @@ Side MakeTraining(const Options& o) {
       std::make_shared<DataParallelExecutorGroup>(model.symbol, GroupOptions{.devices = ParseDevices(o.devices),
                                                                              .data = {{"data", data}},
                                                                              .labels = {{"softmax_label", label}},
+                                                                             .mirror = {.least = o.least},
                                                                              .threads_per_device = o.threads,
                                                                              .switches = {.tuning = o.tuning}});
   group->SetParams(model.params, model.aux);
@@ -217,8 +219,13 @@ int Main(int argc, char** argv) {
   app.add_option("--optimizer", o.optimizer)->capture_default_str();
   std::string tune = ToString(o.tuning);
   app.add_option("--tune", tune, "how convolutions are chosen: off, measured, winograd")->capture_default_str();
+  std::string mirror = "off";
+  app.add_option("--mirror", mirror, "of a training: least computes values again, in the least working memory")
+      ->check(CLI::IsMember({"off", "least"}))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   o.tuning = ParseTuning(tune);
+  o.least = mirror == "least";
   Say("started Bindery");
   Side side;
   const auto check_made = [&] {

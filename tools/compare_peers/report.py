@@ -57,7 +57,7 @@ def markdown(result):
               "| MiB above the start: ours, best, leanest peer | ms to start, and to the first loss: ours; best |",
               "|---|---|---|---|---|---|---|---|"]
     for row in result["rows"]:
-        what = f"{row['phase']}, {row['model']} b{row['batch']}" + f", --tune {row['tuning']}" * (row["tuning"] != "off")
+        what = f"{row['phase']}, {row['model']} b{row['batch']}" + f", {row['variant']}" * bool(row["variant"])
         if row["error"] or not row["peers"]:
             page.append(f"| {what} | " + (f"error: {row['error']}" if row["error"] else "no peer") + " |" + " |" * 6)
             continue
