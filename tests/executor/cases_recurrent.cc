@@ -87,7 +87,10 @@ std::vector<OperatorCase> RecurrentCases() {
   large.push_back(large.back());
   large.back().reset_after = false;
   for (const RecurrentAttrs& attrs : large) {
-    add(fmt::format("{} units, case {}", attrs.hidden, cases.size()), attrs);
+    add(fmt::format("{} units, cell {}, reset_after {}{}{}{}", attrs.hidden, static_cast<int>(attrs.cell),
+                    attrs.reset_after, attrs.lengths ? ", of everything" : "", attrs.peepholes ? ", peepholes" : "",
+                    attrs.coupled ? ", coupled" : ""),
+        attrs);
     cases.back().large = true;
     cases.back().terms = attrs.hidden > 100 ? 1000 : 300;
     const double most = attrs.hidden > 100 ? 0.1 : 0.2;

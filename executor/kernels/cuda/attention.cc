@@ -40,9 +40,6 @@ AttentionShape ShapeOf(const KernelSpec& spec, const AttentionAttrs& attrs, size
   return shape;
 }
 
-// What is computed with.
-DType Computed(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
-
 // (query, key, value [, mask]) -> output, log_sum_exp
 MaybeKernel MakeAttention(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<AttentionAttrs>();
@@ -59,11 +56,11 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
     args.out = launches.out(0);
     args.log_sum = launches.out(1);
     if (plain && AddLibraryAttention(launches, *plain, args)) return;
-    args.products = args.parts = {launches.scratch(), Computed(dtype)};
+    args.products = args.parts = {launches.scratch(), ValueOf(dtype)};
     launches.AddRows(args);
   };
   Kernel kernel = OwnKernel(spec, add, plain ? "cublaslt" : "own");
-  kernel.scratch_bytes = std::max(CheckedMul(CheckedMul(rows, args.shape.keys), SizeOf(Computed(dtype))),
+  kernel.scratch_bytes = std::max(CheckedMul(CheckedMul(rows, args.shape.keys), SizeOf(ValueOf(dtype))),
                                   plain ? ScratchBytes(*plain, 1) : 0);
   return kernel;
 }
@@ -75,7 +72,7 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   AttentionGradArgs args{.shape = ShapeOf(spec, attrs, 1)};
   const AttentionShape& s = args.shape;
   const int64_t queries = spec.inputs.back().shape.Elements(), samples = spec.inputs[0].shape[0];
-  const int64_t bytes = CheckedMul(CheckedMul(queries, s.keys), SizeOf(Computed(dtype)));
+  const int64_t bytes = CheckedMul(CheckedMul(queries, s.keys), SizeOf(ValueOf(dtype)));
   args.rows = RowsOf(queries, s.keys + s.width);
   const Rows keys = RowsOf(samples * s.kv_heads * s.keys, s.depth + s.width);
   const std::optional<PlainAttention> plain = PlainAttentionOf(s, samples, dtype);
@@ -92,8 +89,8 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
     args.dv = launches.out(2);
     if (mask_grad) args.dmask = launches.out(3);
     if (plain && AddLibraryAttention(launches, *plain, args)) return;
-    args.parts = {launches.scratch(), Computed(dtype)};
-    args.slopes = {launches.scratch(bytes), Computed(dtype)};
+    args.parts = {launches.scratch(), ValueOf(dtype)};
+    args.slopes = {launches.scratch(bytes), ValueOf(dtype)};
     launches.AddRows(args);
     args.of_keys = 1;
     args.rows = keys;

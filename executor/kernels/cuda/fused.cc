@@ -31,7 +31,7 @@ using Step = FusedProgram::Step;
 std::vector<Step> StepsOf(const KernelSpec& spec, const std::vector<int>& operands, int next) {
   const std::string_view op = spec.op->name;
   const DType dtype = spec.outputs[0].dtype;
-  const DType exact = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const DType exact = ValueOf(dtype);
   if (op == "Cast") return {{nullptr, 0, dtype, operands}};
   if (const size_t place = native::UnaryFunctions::Find(op); place < native::UnaryFunctions::kSize) {
     return {{"UnaryFunctions", place, dtype, operands}};

@@ -110,6 +110,8 @@ std::vector<InplacePair> PairsOfOneSize(const KernelSpec& spec) {
   return pairs;
 }
 
+DType ValueOf(DType dtype) { return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
 Format StateFormat(int64_t bytes) { return Format::Opaque(bytes, kFamily); }
 bool IsState(const Format& format) {
   return format.kind == Format::Kind::kOpaque && std::strcmp(format.family.data(), kFamily) == 0;

@@ -94,6 +94,8 @@ Kernel OwnKernel(const KernelSpec& spec, std::function<void(Launches&)> bind, co
 std::vector<InplacePair> PairsOfOneSize(const KernelSpec& spec);
 Format StateFormat(int64_t bytes);
 bool IsState(const Format& format);
+// What floats of a type are computed with (values.h): float32, or float64.
+DType ValueOf(DType dtype);
 
 // ---- geometry ----
 

@@ -64,7 +64,7 @@ PlainProduct ProductOf(const PlainAttention& p, const Step& step) {
   const Operands operands = OperandsOf(p, step);
   const auto place = [&](const Lay& lay, PlainProduct::Lay* to, DType dtype) {
     *to = {lay.matrix, lay.row};
-    product.BeginAt({lay.call, lay.matrix, lay.head}, SizeOf(dtype));
+    for (const int64_t offset : {lay.call, lay.head}) to->BeginAt(offset, SizeOf(dtype));
   };
   place(operands.a, &product.a, p.dtype);
   place(operands.b, &product.b, p.dtype);
@@ -135,7 +135,7 @@ std::optional<PlainAttention> PlainAttentionOf(const AttentionShape& s, int64_t 
                    .width = {.queries = {.row = s.output.row}, .keys = {.row = s.value.row}, .columns = s.width},
                    .elements = CheckedMul(CheckedMul(samples, s.heads), CheckedMul(s.queries, s.keys)),
                    .dtype = dtype,
-                   .sums = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
+                   .sums = ValueOf(dtype),
                    .tf32 = dtype == DType::kFloat32 && Tf32IsUsed()};
   const int64_t shared = s.heads / s.kv_heads, scores = s.queries * s.keys;  // of a head
   Lay* const lays[] = {&p.depth.queries, &p.width.queries, &p.scores, &p.depth.keys, &p.width.keys};
@@ -159,7 +159,7 @@ std::optional<PlainAttention> PlainAttentionOf(const AttentionShape& s, int64_t 
                    {{s.heads * scores, shared * scores}},
                    {{s.key.sample, s.key.head}},
                    {{s.value.sample, s.value.head}}};
-  JoinAxes(&grid, {&of[0], &of[1], &of[2], &of[3], &of[4]});
+  if (CheckedMul(samples, s.kv_heads) <= kMostOfBatch) JoinAxes(&grid, {&of[0], &of[1], &of[2], &of[3], &of[4]});
   const int batch = grid.rank > 1 && grid.extents[1] > grid.extents[0] ? 1 : 0;
   if (grid.rank > 0) p.batch = grid.extents[batch];
   if (grid.rank > 1) p.calls = grid.extents[1 - batch];
@@ -171,7 +171,7 @@ std::optional<PlainAttention> PlainAttentionOf(const AttentionShape& s, int64_t 
   for (const int64_t extent : {p.queries, p.keys, s.depth, s.width, p.batch}) {
     if (extent < 1 || extent > std::numeric_limits<int32_t>::max()) return std::nullopt;
   }
-  if (p.calls * p.heads > kMostCalls) return std::nullopt;
+  if (p.calls * p.heads > kMostCalls || p.batch > kMostOfBatch) return std::nullopt;
   return p;
 }
 

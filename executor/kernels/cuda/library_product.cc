@@ -134,11 +134,10 @@ class LibraryProduct {
     // Parts of sums in the workspace, in the type that is computed with, added in a step of their own; never in the output,
     // which may be of 16 bits. Sums that have no parts are allowed whatever is said here.
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    for (const auto attribute :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      set(attribute, product.alignment);
-    }
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.b.alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.a.alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product.c.alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.c.alignment);
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
     const cublasStatus_t status = api_->matmul_algo_get_heuristic(handle_, operation_.get(), a_.get(), b_.get(),
@@ -161,10 +160,8 @@ class LibraryProduct {
   size_t workspace_ = 0;
 };
 
-void PlainProduct::BeginAt(std::initializer_list<int64_t> offsets, int64_t bytes) {
-  for (const int64_t offset : offsets) {
-    while (offset * bytes % alignment != 0) alignment /= 2;
-  }
+void PlainProduct::Lay::BeginAt(int64_t offset, int64_t bytes) {
+  while (offset * bytes % alignment != 0) alignment /= 2;
 }
 
 std::shared_ptr<const LibraryProduct> PlanOf(Launches& launches, const PlainProduct& product, const void* bias) {
@@ -217,6 +214,7 @@ std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const Kernel
   for (const int64_t extent : {args.m, args.n, args.k, product.batch}) {
     if (extent < 1 || extent > std::numeric_limits<int32_t>::max()) return std::nullopt;
   }
+  if (product.batch > kMostOfBatch) return std::nullopt;
   if (!CublasLt()) return std::nullopt;
   product.tf32 = product.dtype == DType::kFloat32 && Tf32IsUsed();
   return product;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 
@@ -20,6 +19,10 @@ struct PlainProduct {
   // Of a matrix in memory, in elements: from one of the batch to the next, and from row to row; 0: they are side by side.
   struct Lay {
     int64_t matrix = 0, row = 0;
+    uint32_t alignment = 64;  // of its addresses, in bytes: what kernels are bound to has this (executor/kernel.h)
+
+    // It begins so many elements, of so many bytes, behind that.
+    void BeginAt(int64_t offset, int64_t bytes);
   };
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;  // in memory they are (k, m), (n, k)
@@ -28,15 +31,13 @@ struct PlainProduct {
   DType dtype = {}, out = {};  // of a and b; of c: the same, or float32 of 16 bits
   bool tf32 = false;           // operands may be rounded to it
   bool adds = false;           // to what c is
-  uint32_t alignment = 64;     // of all addresses, in bytes: what kernels are bound to has this (executor/kernel.h)
-
-  // Behind what kernels are bound to, matrices begin at these offsets, in elements of so many bytes.
-  void BeginAt(std::initializer_list<int64_t> offsets, int64_t bytes);
 };
 
 // Nullopt: it is no such product, or there is no library.
 std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const KernelSpec& spec);
 
+// Matrices are an axis of a launch's grid, which is no longer than this: others have seen cuBLASLt refuse more.
+inline constexpr int64_t kMostOfBatch = 65535;
 // Of scratch, for what the heuristics may choose.
 int64_t WorkspaceBytes(const PlainProduct& product);
 

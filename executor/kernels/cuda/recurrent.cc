@@ -58,34 +58,30 @@ std::function<Target(int)> OutputsOf(const Launches& launches, std::vector<int> 
     return place < 0 ? Target() : launches.out(static_cast<size_t>(place));
   };
 }
-// What is computed with.
-DType ValueOf(DType dtype) { return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
-
-// Fewer units' weights a block multiplies by itself in the time of two launches.
+// Not measured: with fewer units a block multiplies by the weights itself, which saves two launches in each step.
 constexpr int64_t kUnitsForLibrary = 64;
 
 // A layer whose products are a library's: what of them does not depend on the pass, and where its numbers are in scratch.
 struct StepByStep {
   RecurrentShape shape;
   DType dtype, value;
-  int64_t states = 0, gates = 0, weights = 0;               // numbers
-  int64_t places[3] = {}, products = 0, copy = 0, end = 0;  // bytes: of states, products, weights of the value's type
+  int64_t states = 0, weights = 0;                         // numbers
+  int64_t place[3] = {}, products = 0, copy = 0, end = 0;  // in bytes: of states, products, weights of the value's type
 
   static std::optional<StepByStep> Of(const RecurrentShape& shape, DType dtype) {
-    const int64_t gates = CheckedMul(shape.gates, shape.hidden), most = std::numeric_limits<int32_t>::max();
+    const int64_t row = CheckedMul(shape.gates, shape.hidden), most = std::numeric_limits<int32_t>::max();
     if (shape.hidden < kUnitsForLibrary || shape.steps < 1 || shape.samples < 1) return std::nullopt;
-    if (std::max(gates, shape.samples) > most || !IsFloat(dtype) || !CublasLt()) return std::nullopt;
+    if (std::max(row, shape.samples) > most || !IsFloat(dtype) || !CublasLt()) return std::nullopt;
     StepByStep layer{.shape = shape, .dtype = dtype, .value = ValueOf(dtype)};
     layer.states = CheckedMul(shape.samples, shape.hidden);
-    layer.gates = CheckedMul(shape.samples, gates);
-    layer.weights = CheckedMul(gates, shape.hidden);
+    layer.weights = CheckedMul(row, shape.hidden);
     const auto take = [&](int64_t numbers) {
-      const int64_t place = layer.end;
-      layer.end = RoundUp(CheckedAdd(place, CheckedMul(numbers, SizeOf(layer.value))), 64);
-      return place;
+      const int64_t at = layer.end;
+      layer.end = RoundUp(CheckedAdd(at, CheckedMul(numbers, SizeOf(layer.value))), 64);
+      return at;
     };
-    for (int64_t& place : layer.places) place = take(layer.states);
-    layer.products = take(layer.gates);
+    for (int64_t& at : layer.place) at = take(layer.states);
+    layer.products = take(CheckedMul(shape.samples, row));
     layer.copy = dtype == layer.value ? 0 : take(layer.weights);
     return layer;
   }
@@ -101,7 +97,9 @@ struct StepByStep {
             .tf32 = value == DType::kFloat32 && (dtype != value || Tf32IsUsed())};
   }
   bool resets_before() const { return shape.gru && !shape.reset_after; }
-  int64_t row() const { return shape.gates * shape.hidden; }
+  int64_t row() const { return shape.gates * shape.hidden; }  // of products
+  // Of the gates whose products are of states alone.
+  int64_t first() const { return (resets_before() ? 2 : shape.gates) * shape.hidden; }
   int64_t At(int64_t numbers) const { return numbers * SizeOf(value); }  // bytes
 
   int64_t ScratchBytes() const { return CheckedAdd(end, WorkspaceBytes(Product(row(), shape.hidden))); }
@@ -117,17 +115,18 @@ struct StepByStep {
 // False, and nothing is added: the library has no algorithm for one of the products.
 bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& args) {
   const int64_t hidden = layer.shape.hidden, row = layer.row();
-  PlainProduct all = layer.Product(row, hidden), third = layer.Product(hidden, hidden);
-  all.transpose_b = third.transpose_b = true;
-  third.c.row = row;
-  third.BeginAt({2 * hidden * hidden, 2 * hidden}, SizeOf(layer.value));
-  const auto of_all = PlanOf(launches, all);
+  PlainProduct first = layer.Product(layer.first(), hidden), third = layer.Product(hidden, hidden);
+  first.transpose_b = third.transpose_b = true;
+  first.c.row = third.c.row = row;
+  third.b.BeginAt(2 * hidden * hidden, SizeOf(layer.value));
+  third.c.BeginAt(2 * hidden, SizeOf(layer.value));
+  const auto of_first = PlanOf(launches, first);
   const auto of_third = layer.resets_before() ? PlanOf(launches, third) : nullptr;
-  if (!of_all || (layer.resets_before() && !of_third)) return false;
+  if (!of_first || (layer.resets_before() && !of_third)) return false;
   RecurrentStepArgs step{.layer = args,
-                         .h = launches.scratch(layer.places[0]),
-                         .c = launches.scratch(layer.places[1]),
-                         .left = launches.scratch(layer.places[2]),
+                         .h = launches.scratch(layer.place[0]),
+                         .c = launches.scratch(layer.place[1]),
+                         .left = launches.scratch(layer.place[2]),
                          .products = launches.scratch(layer.products)};
   const char* const weight = layer.Weights(launches, args.weight);
   const auto add = [&](RecurrentPhase phase) {
@@ -136,7 +135,7 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& 
   };
   add(RecurrentPhase::kBegin);
   for (; step.step < layer.shape.steps; ++step.step) {
-    AddPlan(launches, of_all, step.h, weight, step.products, layer.Workspace(launches));
+    AddPlan(launches, of_first, step.h, weight, step.products, layer.Workspace(launches));
     if (of_third) {
       add(RecurrentPhase::kReset);
       AddPlan(launches, of_third, step.left, weight + layer.At(2 * hidden * hidden),
@@ -148,19 +147,17 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& 
 }
 bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentGradArgs& args) {
   const int64_t hidden = layer.shape.hidden, row = layer.row();
-  // Through all gates, or those before the reset gate's product; through that.
-  PlainProduct most = layer.Product(hidden, layer.resets_before() ? 2 * hidden : row);
-  PlainProduct third = layer.Product(hidden, hidden);
-  most.a.row = third.a.row = row;
-  most.adds = true;
-  third.BeginAt({2 * hidden * hidden, 2 * hidden}, SizeOf(layer.value));
-  const auto of_most = PlanOf(launches, most);
+  PlainProduct first = layer.Product(hidden, layer.first()), third = layer.Product(hidden, hidden);
+  first.a.row = third.a.row = row;
+  third.a.BeginAt(2 * hidden, SizeOf(layer.value));
+  third.b.BeginAt(2 * hidden * hidden, SizeOf(layer.value));
+  const auto of_first = PlanOf(launches, first);
   const auto of_third = layer.resets_before() ? PlanOf(launches, third) : nullptr;
-  if (!of_most || (layer.resets_before() && !of_third)) return false;
+  if (!of_first || (layer.resets_before() && !of_third)) return false;
   RecurrentStepGradArgs step{.layer = args,
-                             .dh = launches.scratch(layer.places[0]),
-                             .dc = launches.scratch(layer.places[1]),
-                             .d_left = launches.scratch(layer.places[2]),
+                             .dh = launches.scratch(layer.place[0]),
+                             .dc = launches.scratch(layer.place[1]),
+                             .through = launches.scratch(layer.place[2]),
                              .d = launches.scratch(layer.products)};
   const char* const weight = layer.Weights(launches, args.weight);
   const auto add = [&](RecurrentPhase phase) {
@@ -172,10 +169,10 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentGradAr
     add(RecurrentPhase::kStep);
     if (of_third) {
       AddPlan(launches, of_third, static_cast<char*>(step.d) + layer.At(2 * hidden),
-              weight + layer.At(2 * hidden * hidden), step.d_left, layer.Workspace(launches));
+              weight + layer.At(2 * hidden * hidden), step.through, layer.Workspace(launches));
       add(RecurrentPhase::kReset);
     }
-    AddPlan(launches, of_most, step.d, weight, step.dh, layer.Workspace(launches));
+    AddPlan(launches, of_first, step.d, weight, step.through, layer.Workspace(launches));
   }
   add(RecurrentPhase::kEnd);
   return true;
@@ -193,7 +190,8 @@ Kernel Layer(const KernelSpec& spec, const RecurrentShape& shape, int64_t number
         if (!steps || !AddSteps(launches, *steps, args)) launches.Add(args, shape.samples * kThreads);
       },
       steps ? "cublaslt" : "own");
-  kernel.scratch_bytes = std::max(shape.samples * numbers * SizeOf(ValueOf(dtype)), steps ? steps->ScratchBytes() : 0);
+  kernel.scratch_bytes = std::max(CheckedMul(CheckedMul(shape.samples, numbers), SizeOf(ValueOf(dtype))),
+                                  steps ? steps->ScratchBytes() : 0);
   return kernel;
 }
 

@@ -69,18 +69,19 @@ struct RecurrentStepArgs {
     for (void** address : {&h, &c, &left, &products}) visit(*address);
   }
 };
-// Gradients of states, of what the reset gate left (samples, hidden), and of products `d` (samples, gates hidden): what
-// comes of them through weights is added to `dh` behind each step.
+// Gradients of states (samples, hidden), and of products `d` (samples, gates hidden). `through` (samples, hidden): what
+// comes of those through weights, of what the reset gate left in kReset, of the state before the step else; the next
+// phase takes it.
 struct RecurrentStepGradArgs {
   static constexpr const char* kName = "bindery_recurrent_step_grad";
   static constexpr const unsigned long long* kImage = bindery_cuda_recurrent;
   RecurrentGradArgs layer = {};
-  void *dh = nullptr, *dc = nullptr, *d_left = nullptr, *d = nullptr;
+  void *dh = nullptr, *dc = nullptr, *through = nullptr, *d = nullptr;
   int64_t step = 0;
   RecurrentPhase phase = {};
   void Addresses(const auto& visit) {
     layer.Addresses(visit);
-    for (void** address : {&dh, &dc, &d_left, &d}) visit(*address);
+    for (void** address : {&dh, &dc, &through, &d}) visit(*address);
   }
 };
 

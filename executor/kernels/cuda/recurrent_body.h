@@ -158,23 +158,25 @@ __device__ void Run(const Block& block, const RecurrentStepGradArgs& step) {
   ForFloats(args.dy.dtype, [&]<class Value>() {
     const CellMath<Value> m{s, args.peephole, args.lengths};
     Value *const dh = static_cast<Value*>(step.dh), *const dc = static_cast<Value*>(step.dc);
+    const Value* const through = static_cast<const Value*>(step.through);
     ForUnits(block, s, [&](int64_t n, int64_t i, int64_t at) {
-      switch (step.phase) {
-        case RecurrentPhase::kBegin:
-          dh[at] = Element<Value>(args.d_last, at);
-          dc[at] = args.d_last_cell.data ? Element<Value>(args.d_last_cell, at) : Value{0};
-          return;
-        case RecurrentPhase::kEnd:
-          PutIfRead(args.d_state, at, dh[at]);
-          PutIfRead(args.d_cell, at, dc[at]);
-          return;
-        default: break;
+      if (step.phase == RecurrentPhase::kBegin) {
+        dh[at] = Element<Value>(args.d_last, at);
+        dc[at] = args.d_last_cell.data ? Element<Value>(args.d_last_cell, at) : Value{0};
+        return;
       }
       const int64_t length = m.LengthOf(n);
       Value* const d = static_cast<Value*>(step.d) + n * s.gates * s.hidden;
       const SampleStepGrad<Value> sample{args, m.RowOf(n, step.step, length), d};
       if (step.phase == RecurrentPhase::kReset) {
-        if (step.step < length) m.ResetGrad(sample, i, static_cast<const Value*>(step.d_left)[at], &dh[at]);
+        if (step.step < length) m.ResetGrad(sample, i, through[at], &dh[at]);
+        return;
+      }
+      // Of the step behind, if the sample had it.
+      if (step.step + 1 < length) dh[at] += through[at];
+      if (step.phase == RecurrentPhase::kEnd) {
+        PutIfRead(args.d_state, at, dh[at]);
+        PutIfRead(args.d_cell, at, dc[at]);
       } else if (step.step < length) {
         dh[at] += sample.Dy(i);
         m.StepGrad(sample, i, &dh[at], &dc[at]);

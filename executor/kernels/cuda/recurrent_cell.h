@@ -67,7 +67,7 @@ struct CellMath {
       return (1 - saved[1]) * saved[2] + saved[1] * before;
     }
     const Value sum = Clipped(gate(0));
-    return s.tanh ? std::tanh(sum) : sum > 0 ? sum : Value{0};
+    return s.tanh ? std::tanh(sum) : sum < 0 ? Value{0} : sum;  // NaN passes
   }
 
   // Its gradients, by what `at` (SampleStepGrad) knows of it and is told. `dh`, of the state after the step, becomes that

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
@@ -98,6 +99,7 @@ class CudaLibraryAttentionTest : public testing::Test {
 // A matrix by rows and the batch it is of: by columns it is its transpose.
 struct Rows {
   int64_t rows, columns, stride = 0, row_stride = 0;  // 0: side by side
+  int64_t offset = 0;                                 // where another call's begins
 };
 // A type, that of scores of it, and what products of it are computed with.
 struct Computed {
@@ -109,40 +111,45 @@ struct Computed {
 
 // c = a b, of scores where b is transposed; it computes c^T = b^T a^T.
 void ExpectPlan(const fake::PlanSeen& plan, const Computed& c, int32_t batch, const Rows& a, bool transpose_a,
-                const Rows& b, bool transpose_b, const Rows& out, uint32_t alignment) {
+                const Rows& b, bool transpose_b, const Rows& out) {
   const auto layout = [&](const Rows& rows, cudaDataType_t type) {
     const int64_t ld = rows.row_stride > 0 ? rows.row_stride : rows.columns;
     return fake::LayoutSeen{
         type, static_cast<uint64_t>(rows.columns), static_cast<uint64_t>(rows.rows), ld, batch, rows.stride};
   };
+  const auto alignment = [](const Rows& rows, cudaDataType_t type) {
+    const int64_t bytes = rows.offset * (type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2);
+    return static_cast<uint32_t>(bytes == 0 ? 64 : std::min<int64_t>(64, bytes & -bytes));
+  };
   const auto op = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const cudaDataType_t made = transpose_b ? c.sums : c.type;
   EXPECT_EQ(plan.operation, (fake::OperationSeen{c.compute, c.sums, op(transpose_b), op(transpose_a)}));
   EXPECT_EQ(plan.a, layout(b, c.type));
   EXPECT_EQ(plan.b, layout(a, c.type));
-  EXPECT_EQ(plan.d, layout(out, transpose_b ? c.sums : c.type));
+  EXPECT_EQ(plan.d, layout(out, made));
+  const std::array<uint32_t, 3> aligned = {alignment(b, c.type), alignment(a, c.type), alignment(out, made)};
   const auto reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  EXPECT_EQ(plan.preference, (fake::PreferenceSeen{1 << 20, reductions, {alignment, alignment, alignment, alignment}}));
+  EXPECT_EQ(plan.preference,
+            (fake::PreferenceSeen{1 << 20, reductions, {aligned[0], aligned[1], aligned[2], aligned[2]}}));
 }
 
 struct Matrices {
   int32_t batch;
   Rows query, key, value, output, scores;
 };
-// `alignments`: of query key^T, parts value, and, backwards, of dy value^T, slopes key, slopes^T query, parts^T dy.
-void ExpectPlans(const std::vector<fake::PlanSeen>& plans, const Computed& c, const Matrices& m,
-                 const std::vector<uint32_t>& alignments) {
+void ExpectPlans(const std::vector<fake::PlanSeen>& plans, const Computed& c, const Matrices& m) {
   ASSERT_EQ(plans.size(), 7u);
-  const auto expect = [&](size_t i, const Rows& a, bool ta, const Rows& b, bool tb, const Rows& out, size_t alignment) {
+  const auto expect = [&](size_t i, const Rows& a, bool ta, const Rows& b, bool tb, const Rows& out) {
     SCOPED_TRACE(i);
-    ExpectPlan(plans[i], c, m.batch, a, ta, b, tb, out, alignments[alignment]);
+    ExpectPlan(plans[i], c, m.batch, a, ta, b, tb, out);
   };
-  expect(0, m.query, false, m.key, true, m.scores, 0);
-  expect(1, m.scores, false, m.value, false, m.output, 1);
-  expect(2, m.query, false, m.key, true, m.scores, 0);
-  expect(3, m.output, false, m.value, true, m.scores, 2);
-  expect(4, m.scores, false, m.key, false, m.query, 3);
-  expect(5, m.scores, true, m.query, false, m.key, 4);
-  expect(6, m.scores, true, m.output, false, m.value, 5);
+  expect(0, m.query, false, m.key, true, m.scores);
+  expect(1, m.scores, false, m.value, false, m.output);
+  expect(2, m.query, false, m.key, true, m.scores);
+  expect(3, m.output, false, m.value, true, m.scores);
+  expect(4, m.scores, false, m.key, false, m.query);
+  expect(5, m.scores, true, m.query, false, m.key);
+  expect(6, m.scores, true, m.output, false, m.value);
 }
 
 constexpr Computed kFloat32 = {DType::kFloat32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
@@ -151,17 +158,16 @@ constexpr Computed kBFloat16 = {DType::kBFloat16, CUDA_R_16BF, CUDA_R_32F, CUBLA
 // Heads on an axis of their own: all samples' are one batch.
 TEST_F(CudaLibraryAttentionTest, PlansOfHeadsApart) {
   const Matrices m = {6, {5, 4, 20}, {6, 4, 24}, {6, 7, 42}, {5, 7, 35}, {5, 6, 30}};
-  const std::pair<Computed, std::vector<uint32_t>> all[] = {
-      {kFloat32, {8, 4, 4, 8, 8, 4}},
-      {{DType::kFloat32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, true}, {8, 4, 4, 8, 8, 4}},
-      {kBFloat16, {8, 2, 2, 4, 4, 2}},
-      {{DType::kFloat16, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F}, {8, 2, 2, 4, 4, 2}},
-      {{DType::kFloat64, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, true}, {16, 8, 8, 16, 16, 8}}};
-  for (const auto& [c, alignments] : all) {
+  const Computed all[] = {kFloat32,
+                          {DType::kFloat32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, true},
+                          kBFloat16,
+                          {DType::kFloat16, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+                          {DType::kFloat64, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, true}};
+  for (const Computed& c : all) {
     SCOPED_TRACE(ToString(c.dtype));
     cuda::UseTf32(c.tf32);
     const Asked asked = AskedBy({}, c.dtype);
-    ExpectPlans(asked.plans, c, m, alignments);
+    ExpectPlans(asked.plans, c, m);
     EXPECT_EQ(asked.calls, 7);
   }
 }
@@ -170,62 +176,56 @@ TEST_F(CudaLibraryAttentionTest, PlansOfHeadsApart) {
 // each head, whichever are fewer.
 TEST_F(CudaLibraryAttentionTest, PlansOfHeadsWithinRows) {
   Asked asked = AskedBy({.apart = false, .samples = 2, .heads = 4, .kv_heads = 4}, DType::kBFloat16);
-  ExpectPlans(asked.plans, kBFloat16, {4, {5, 4, 4, 16}, {6, 4, 4, 16}, {6, 7, 7, 28}, {5, 7, 7, 28}, {5, 6, 30}},
-              {8, 2, 2, 4, 4, 2});
+  ExpectPlans(asked.plans, kBFloat16,
+              {4, {5, 4, 4, 16, 80}, {6, 4, 4, 16, 96}, {6, 7, 7, 28, 168}, {5, 7, 7, 28, 140}, {5, 6, 30, 0, 120}});
   EXPECT_EQ(asked.calls, 2 * 7);
 
   asked = AskedBy({.apart = false, .samples = 5, .heads = 2, .kv_heads = 2}, DType::kFloat32);
-  ExpectPlans(asked.plans, kFloat32, {5, {5, 4, 40, 8}, {6, 4, 48, 8}, {6, 7, 84, 14}, {5, 7, 70, 14}, {5, 6, 60}},
-              {8, 4, 4, 8, 8, 4});
+  ExpectPlans(asked.plans, kFloat32,
+              {5, {5, 4, 40, 8, 4}, {6, 4, 48, 8, 4}, {6, 7, 84, 14, 7}, {5, 7, 70, 14, 7}, {5, 6, 60, 0, 30}});
   EXPECT_EQ(asked.calls, 2 * 7);
 }
 
 // One sample, or one head: it has one stride.
 TEST_F(CudaLibraryAttentionTest, PlansOfOneSampleOrOneHead) {
   Asked asked = AskedBy({.apart = false, .samples = 1, .heads = 4, .kv_heads = 4, .depth = 16}, DType::kFloat32);
-  ASSERT_EQ(asked.plans.size(), 7u);
-  ExpectPlan(asked.plans[0], kFloat32, 4, {5, 16, 16, 64}, false, {6, 16, 16, 64}, true, {5, 6, 30}, 8);
+  ExpectPlan(asked.plans.at(0), kFloat32, 4, {5, 16, 16, 64}, false, {6, 16, 16, 64}, true, {5, 6, 30});
   EXPECT_EQ(asked.calls, 7);
 
   asked = AskedBy({.apart = false, .samples = 4, .heads = 1, .kv_heads = 1, .queries = 8, .keys = 16, .depth = 16},
                   DType::kFloat32);
-  ASSERT_EQ(asked.plans.size(), 7u);
-  ExpectPlan(asked.plans[0], kFloat32, 4, {8, 16, 128}, false, {16, 16, 256}, true, {8, 16, 128}, 64);
+  ExpectPlan(asked.plans.at(0), kFloat32, 4, {8, 16, 128}, false, {16, 16, 256}, true, {8, 16, 128});
   EXPECT_EQ(asked.calls, 7);
 }
 
 // Heads that share keys: rows of one matrix where they lie behind each other, else calls whose sums are added.
 TEST_F(CudaLibraryAttentionTest, PlansOfGroupedHeads) {
   Asked asked = AskedBy({.heads = 6, .kv_heads = 2}, DType::kFloat32);
-  ExpectPlans(asked.plans, kFloat32, {4, {15, 4, 60}, {6, 4, 24}, {6, 7, 42}, {15, 7, 105}, {15, 6, 90}},
-              {8, 4, 4, 8, 8, 4});
+  ExpectPlans(asked.plans, kFloat32, {4, {15, 4, 60}, {6, 4, 24}, {6, 7, 42}, {15, 7, 105}, {15, 6, 90}});
   EXPECT_EQ(asked.calls, 7);
-
   // Of three samples and two heads of keys, which three heads share.
   asked = AskedBy({.apart = false, .samples = 3, .heads = 6, .kv_heads = 2}, DType::kFloat32);
   ASSERT_EQ(asked.plans.size(), 2u + 5 + 2);  // those that add are of their own
-  const Rows query = {5, 4, 120, 24}, key = {6, 4, 48, 8}, value = {6, 7, 84, 14}, output = {5, 7, 210, 42},
-             scores = {5, 6, 180};
+  const Rows query = {5, 4, 120, 24, 4}, key = {6, 4, 48, 8, 4}, value = {6, 7, 84, 14, 7}, output = {5, 7, 210, 42, 7},
+             scores = {5, 6, 180, 0, 30};
   const auto& p = asked.plans;
-  ExpectPlan(p[0], kFloat32, 3, query, false, key, true, scores, 8);
-  ExpectPlan(p[1], kFloat32, 3, scores, false, value, false, output, 4);
-  ExpectPlan(p[4], kFloat32, 3, scores, false, key, false, query, 8);
-  for (const size_t i : {5, 6}) ExpectPlan(p[i], kFloat32, 3, scores, true, query, false, key, 8);
-  for (const size_t i : {7, 8}) ExpectPlan(p[i], kFloat32, 3, scores, true, output, false, value, 4);
+  ExpectPlan(p[0], kFloat32, 3, query, false, key, true, scores);
+  ExpectPlan(p[1], kFloat32, 3, scores, false, value, false, output);
+  ExpectPlan(p[4], kFloat32, 3, scores, false, key, false, query);
+  for (const size_t i : {5, 6}) ExpectPlan(p[i], kFloat32, 3, scores, true, query, false, key);
+  for (const size_t i : {7, 8}) ExpectPlan(p[i], kFloat32, 3, scores, true, output, false, value);
   EXPECT_EQ(asked.calls, 2 * 3 * 7);
 }
 
 TEST_F(CudaLibraryAttentionTest, OnlyWhatIsReadIsComputed) {
-  EXPECT_EQ(AskedBy({}, DType::kFloat32, {}).calls, 2);
-  EXPECT_EQ(AskedBy({}, DType::kFloat32, {"v"}).calls, 2 + 2);
-  EXPECT_EQ(AskedBy({}, DType::kFloat32, {"q"}).calls, 2 + 3);
-  EXPECT_EQ(AskedBy({}, DType::kFloat32, {"k"}).calls, 2 + 3);
-  EXPECT_EQ(AskedBy({}, DType::kFloat32, {"q", "k"}).calls, 2 + 4);
-  const Symbol y = AttentionOf({}, {}, Variable("mask"));
+  const std::pair<std::vector<std::string>, int64_t> all[] = {
+      {{}, 2}, {{"v"}, 2 + 2}, {{"q"}, 2 + 3}, {{"k"}, 2 + 3}, {{"q", "k"}, 2 + 4}};
+  for (const auto& [wrt, calls] : all) EXPECT_EQ(AskedBy({}, DType::kFloat32, wrt).calls, calls);
   HostTensorMap inputs = InputsOf({});
   inputs["mask"] = Uniform({5, 6});
   const int64_t before = fake::Matmuls();
-  Evaluated(y, Cast(inputs, DType::kFloat32), {"mask"}, {.watch = false, .device = Cuda(0)});
+  Evaluated(AttentionOf({}, {}, Variable("mask")), Cast(inputs, DType::kFloat32), {"mask"},
+            {.watch = false, .device = Cuda(0)});
   EXPECT_EQ(fake::Matmuls() - before, 2 + 2);
 }
 
@@ -341,14 +341,15 @@ TEST_F(CudaLibraryAttentionTest, OwnKernelsWhereThereWouldBeTooManyCalls) {
   }
 }
 
-Kernel KernelOf(int64_t queries, int64_t keys) {
+Kernel KernelOf(int64_t queries, int64_t keys, int64_t samples = 1, int64_t heads = 1) {
   const auto type = [](const Shape& shape) { return ValueType{.dtype = DType::kFloat32, .shape = shape}; };
+  const ValueType query = type({samples, heads, queries, 1}), key = type({samples, heads, keys, 1});
   return MakeKernel({.device = DeviceKind::kCuda,
                      .op = &AttentionOp(),
                      .attrs = AttentionAttrs(),
                      .node_name = "y",
-                     .inputs = {type({1, 1, queries, 1}), type({1, 1, keys, 1}), type({1, 1, keys, 1})},
-                     .outputs = {type({1, 1, queries, 1}), type({1, 1, queries})},
+                     .inputs = {query, key, key},
+                     .outputs = {query, type({samples, heads, queries})},
                      .input_formats = std::vector<Format>(3),
                      .output_used = {true, true}},
                     KernelPolicy::kFast);
@@ -359,6 +360,8 @@ TEST_F(CudaLibraryAttentionTest, ExtentsBeyondTheLibrarysAndAnyones) {
   EXPECT_EQ(KernelOf(kMost, 3).implementation, "cublaslt");
   EXPECT_EQ(KernelOf(kMost + 1, 3).implementation, "own");
   EXPECT_EQ(KernelOf(3, kMost + 1).implementation, "own");
+  EXPECT_EQ(KernelOf(3, 3, 65535, 2).implementation, "cublaslt");  // two calls
+  EXPECT_EQ(KernelOf(3, 3, 65536, 1).implementation, "own");
   EXPECT_THROW(KernelOf(int64_t{1} << 40, int64_t{1} << 40), ShapeError);
   cuda::UseCublasLt(nullptr);
   EXPECT_THROW(KernelOf(int64_t{1} << 31, int64_t{1} << 31), ShapeError);
@@ -370,10 +373,9 @@ TEST_F(CudaLibraryAttentionTest, GraphsGiveTheSame) {
   const HostTensorMap values = InputsOf(s);
   std::vector<DataDesc> inputs;
   for (const auto& [name, value] : values) inputs.push_back({name, value.shape(), DType::kBFloat16});
-  std::map<std::string, GradReq> wanted;
-  for (const std::string& name : kAllInputs) wanted[name] = GradReq::kWrite;
+  const auto kWrite = GradReq::kWrite;
+  const std::map<std::string, GradReq> wanted = {{"q", kWrite}, {"k", kWrite}, {"v", kWrite}};
   std::vector<HostTensor> results[2];
-  int64_t calls[2];
   for (const bool graphs : {false, true}) {
     cuda::UseGraphs(graphs);
     Executor executor(MakeLoss(AttentionOf(s, {.causal = true})),
@@ -388,12 +390,10 @@ TEST_F(CudaLibraryAttentionTest, GraphsGiveTheSame) {
       results[graphs].push_back(executor.Output(0));
       for (const std::string& name : kAllInputs) results[graphs].push_back(executor.Gradient(name));
     }
-    calls[graphs] = fake::Matmuls() - before;
+    EXPECT_EQ(fake::Matmuls() - before, (graphs ? 2 : 4) * 2 * 3 * 7);
     EXPECT_EQ(fake::GraphLaunches() > launches, graphs);
   }
   EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(calls[0], 4 * 2 * 3 * 7);
-  EXPECT_EQ(calls[1], 2 * 2 * 3 * 7);
 }
 
 }  // namespace
