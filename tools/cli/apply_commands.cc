@@ -94,6 +94,7 @@ LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   if (data.on_validation && !run.empty()) CheckSameParts(run, trained.source);
   if (all) data.test_part = 1;
   if (IsGiven(*app, {"--data", "--test-digits", "--digits-seed"})) return trained;
+  if (IsGiven(*app, {"--test-data"}) && !data.on_validation) return trained;
   throw UsageError(fmt::format(
       "{} does not say what it was trained on: give --data (\"--data digits\" for drawn digits)", trained.source));
 }
