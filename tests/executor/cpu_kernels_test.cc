@@ -251,6 +251,23 @@ TEST(FastKernels, OneSampleTakesTheWeightAsItLies) {
   EXPECT_EQ(Make(FullyConnectedOp(), attrs, {x, w, b}, {y}).implementation, "loop");  // plain
 }
 
+// Of many outputs and rows, gradients of data are by plain weights where these are stored in blocks.
+TEST(FastKernels, GradientsOfManyOutputsTakePlainWeights) {
+  bool has_blocks = true;
+  const auto takes_plain = [&](int64_t rows, int64_t outputs) {
+    const FullyConnectedAttrs attrs{.num_hidden = outputs};
+    const Shape x = {rows, 64}, y = {rows, outputs}, w = {outputs, 64}, b = {outputs};
+    const Format stored = Make(FullyConnectedGradWeightOp(), attrs, {y, x}, {w, b}).output_formats[0];
+    has_blocks = has_blocks && stored.num_blocks > 0;
+    return Make(FullyConnectedGradDataOp(), attrs, {y, w}, {x}, {{}, stored}).input_formats[1].is_plain();
+  };
+  const bool many = takes_plain(256, 4096), fewer_rows = takes_plain(255, 4096), fewer = takes_plain(256, 4032);
+  if (!has_blocks) GTEST_SKIP() << "oneDNN has no blocks of weights for this processor";
+  EXPECT_TRUE(many);
+  EXPECT_FALSE(fewer_rows);
+  EXPECT_FALSE(fewer);
+}
+
 // What is not asked for is not computed.
 TEST(FastKernels, BiasesAloneNeedNoWeightGradient) {
   KernelSpec spec{.op = &ConvolutionGradWeightOp(),

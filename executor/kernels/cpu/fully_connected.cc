@@ -129,10 +129,12 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
       }
     });
   }
-  // Its product of plain float32 weights is up to twice as fast as that of those in its blocks (which AVX-512 has:
-  // brgemm_bwd_d). With this many rows that is worth more than bringing them to plain order in every run.
-  constexpr int64_t kRowsForPlain = 512;
-  const bool plain = AllFloat(spec) && p.m >= kRowsForPlain;
+  // With many outputs its product of weights in blocks (brgemm_bwd_d, which AVX-512 has) is slow: from 4,096 on it takes
+  // 1.1 to 1.3 times as long as that of plain ones, with 10,000 twice. From so many rows on this is worth a plain copy
+  // of the weights, which is made once for each update, and kept.
+  constexpr int64_t kOutputsForPlain = 4096, kRowsForPlain = 256;
+  const bool plain =
+      AllFloat(spec) && spec.input_formats[1].num_blocks > 0 && p.n >= kOutputsForPlain && p.m >= kRowsForPlain;
   using Desc = dnnl::inner_product_backward_data::primitive_desc;
   return ChooseDnnl<dnnl::inner_product_backward_data>(
       spec, p.flops(), Weights(p, plain ? Format::Plain() : spec.input_formats[1]),
