@@ -112,8 +112,7 @@ std::string ToText(const NamedValues& values) {
 }
 
 std::string AsLines(const std::string& line) {
-  const auto columns = static_cast<size_t>(Columns());
-  return IsTerminal() && line.size() >= columns ? OnNarrowLines({line}, columns) : line + "\n";
+  return IsTerminal() ? OnNarrowLines({line}, static_cast<size_t>(Columns())) : line + "\n";
 }
 
 Progress::Progress(ProgressStyle style, bool keeps_best, std::string judged_on)

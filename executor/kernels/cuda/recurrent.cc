@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "base/checked.h"
@@ -112,7 +113,20 @@ struct StepByStep {
   }
 };
 
-// False, and nothing is added: the library has no algorithm for one of the products.
+// Of the products of a step: of the first gates, or all; and of the third, where it has one of its own.
+struct StepPlans {
+  std::shared_ptr<const LibraryProduct> first, third = {};
+
+  // Nullopt: the library has no algorithm for one of them.
+  static std::optional<StepPlans> Of(Launches& launches, const StepByStep& layer, const PlainProduct& first,
+                                     const PlainProduct& third) {
+    StepPlans plans{.first = PlanOf(launches, first)};
+    if (layer.resets_before()) plans.third = PlanOf(launches, third);
+    return plans.first && (plans.third || !layer.resets_before()) ? std::optional(plans) : std::nullopt;
+  }
+};
+
+// False, and nothing is added: the library cannot do it.
 bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& args) {
   const int64_t hidden = layer.shape.hidden, row = layer.row();
   PlainProduct first = layer.Product(layer.first(), hidden), third = layer.Product(hidden, hidden);
@@ -120,9 +134,8 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& 
   first.c.row = third.c.row = row;
   third.b.BeginAt(2 * hidden * hidden, SizeOf(layer.value));
   third.c.BeginAt(2 * hidden, SizeOf(layer.value));
-  const auto of_first = PlanOf(launches, first);
-  const auto of_third = layer.resets_before() ? PlanOf(launches, third) : nullptr;
-  if (!of_first || (layer.resets_before() && !of_third)) return false;
+  const std::optional<StepPlans> plans = StepPlans::Of(launches, layer, first, third);
+  if (!plans) return false;
   RecurrentStepArgs step{.layer = args,
                          .h = launches.scratch(layer.place[0]),
                          .c = launches.scratch(layer.place[1]),
@@ -135,10 +148,10 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& 
   };
   add(RecurrentPhase::kBegin);
   for (; step.step < layer.shape.steps; ++step.step) {
-    AddPlan(launches, of_first, step.h, weight, step.products, layer.Workspace(launches));
-    if (of_third) {
+    AddPlan(launches, plans->first, step.h, weight, step.products, layer.Workspace(launches));
+    if (plans->third) {
       add(RecurrentPhase::kReset);
-      AddPlan(launches, of_third, step.left, weight + layer.At(2 * hidden * hidden),
+      AddPlan(launches, plans->third, step.left, weight + layer.At(2 * hidden * hidden),
               static_cast<char*>(step.products) + layer.At(2 * hidden), layer.Workspace(launches));
     }
     add(RecurrentPhase::kStep);
@@ -151,9 +164,8 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentGradAr
   first.a.row = third.a.row = row;
   third.a.BeginAt(2 * hidden, SizeOf(layer.value));
   third.b.BeginAt(2 * hidden * hidden, SizeOf(layer.value));
-  const auto of_first = PlanOf(launches, first);
-  const auto of_third = layer.resets_before() ? PlanOf(launches, third) : nullptr;
-  if (!of_first || (layer.resets_before() && !of_third)) return false;
+  const std::optional<StepPlans> plans = StepPlans::Of(launches, layer, first, third);
+  if (!plans) return false;
   RecurrentStepGradArgs step{.layer = args,
                              .dh = launches.scratch(layer.place[0]),
                              .dc = launches.scratch(layer.place[1]),
@@ -167,12 +179,12 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentGradAr
   add(RecurrentPhase::kBegin);
   for (step.step = layer.shape.steps - 1; step.step >= 0; --step.step) {
     add(RecurrentPhase::kStep);
-    if (of_third) {
-      AddPlan(launches, of_third, static_cast<char*>(step.d) + layer.At(2 * hidden),
+    if (plans->third) {
+      AddPlan(launches, plans->third, static_cast<char*>(step.d) + layer.At(2 * hidden),
               weight + layer.At(2 * hidden * hidden), step.through, layer.Workspace(launches));
       add(RecurrentPhase::kReset);
     }
-    AddPlan(launches, of_first, step.d, weight, step.through, layer.Workspace(launches));
+    AddPlan(launches, plans->first, step.d, weight, step.through, layer.Workspace(launches));
   }
   add(RecurrentPhase::kEnd);
   return true;
