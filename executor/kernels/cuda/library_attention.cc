@@ -152,7 +152,7 @@ std::optional<PlainAttention> PlainAttentionOf(const AttentionShape& s, int64_t 
     if (grid.rank > 1) lays[i]->head = rows[i].of[0];
   }
 
-  // Samples, and heads of keys.
+  // Samples, and heads of keys: one batch where one stride leads through both, and it is not too long.
   grid = GridOf({samples, s.kv_heads});
   Strides of[5] = {{{s.query.sample, shared * s.query.head}},
                    {{s.output.sample, shared * s.output.head}},

@@ -36,7 +36,7 @@ struct PlainProduct {
 // Nullopt: it is no such product, or there is no library.
 std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const KernelSpec& spec);
 
-// Matrices are an axis of a launch's grid, which is no longer than this: others have seen cuBLASLt refuse more.
+// Matrices of a batch: an axis of a launch's grid, which they may be, is no longer than this.
 inline constexpr int64_t kMostOfBatch = 65535;
 // Of scratch, for what the heuristics may choose.
 int64_t WorkspaceBytes(const PlainProduct& product);

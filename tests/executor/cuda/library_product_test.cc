@@ -167,6 +167,17 @@ TEST_F(CudaLibraryProductTest, Tf32IsAskedForOnce) {
   }
 }
 
+TEST_F(CudaLibraryProductTest, BatchesOfSoManyMatrices) {
+  const ValueType type = {.dtype = DType::kFloat32, .shape = Shape{2, 4, 4}};
+  const KernelSpec spec{.inputs = {type, type}, .outputs = {type}};
+  for (const int64_t matrices : {cuda::kMostOfBatch, cuda::kMostOfBatch + 1}) {
+    cuda::ProductArgs args{.m = 4, .n = 4, .k = 4, .products = cuda::GridOf({matrices}), .out = {nullptr, type.dtype}};
+    for (cuda::Matrix* matrix : {&args.a, &args.b, &args.c}) matrix->row_stride = 4;
+    for (cuda::Strides* strides : {&args.a_strides, &args.b_strides, &args.c_strides}) strides->of[0] = 16;
+    EXPECT_EQ(cuda::PlainProductOf(args, spec).has_value(), matrices == cuda::kMostOfBatch);
+  }
+}
+
 TEST_F(CudaLibraryProductTest, NaNPassesActivations) {
   const Symbol y = FullyConnected(Variable("x"), {.num_hidden = 1, .activation = ActivationType::kRelu}, "y");
   const HostTensor x = Values({3, 1}, {-1, std::numeric_limits<double>::quiet_NaN(), 2}).Cast(DType::kFloat32);
