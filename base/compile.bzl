@@ -87,15 +87,16 @@ def compile(ctx, source, out, read, mnemonic, header = False, more_flags = []):
             variables = variables,
         )
 
-    # Asked for again only if a header changes that it reads: what a compiler writes of a header differs each time.
+    # Compiled again only if a header changes that it reads.
     headers = ctx.actions.declare_file(out.basename + "_headers.txt", sibling = out)
     unused = ctx.actions.declare_file(out.basename + "_unused.txt", sibling = out)
+    same = ["--same", out.path] if header and not clang else []
     ctx.actions.write(headers, "\n".join([file.path for file in read.headers.to_list()]) + "\n")
     ctx.actions.run(
         mnemonic = mnemonic,
         progress_message = "Compiling " + source.short_path,
         executable = ctx.executable._compile,
-        arguments = [headers.path, unused.path, compiler] + arguments,
+        arguments = same + [headers.path, unused.path, compiler] + arguments,
         env = dict(
             cc_common.get_environment_variables(
                 feature_configuration = features,
