@@ -28,9 +28,11 @@ class PriorityTest : public testing::Test {
     tensor.Fill(value);
     return tensor;
   }
-  // Keeps the host's worker busy until all have counted down.
+  // Keeps the host's worker busy until all have counted down, from the first thing on that it does, however late it
+  // wakes.
   void HoldHost(const std::shared_ptr<std::latch>& there) const {
-    engine_->Push({.name = "busy", .device = Cpu(), .run = [there](const OpContext&) { there->wait(); }});
+    engine_->Push(
+        {.name = "busy", .device = Cpu(), .run = [there](const OpContext&) { there->wait(); }, .priority = 1000});
   }
   // When all that was pushed before on this lane has been handed over.
   void CountDown(Device device, Lane lane, const std::shared_ptr<std::latch>& there) const {
