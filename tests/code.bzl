@@ -13,6 +13,13 @@ TEST_OPTIMIZATION = select({
     "//conditions:default": ["-O0"],
 }) + ["-ffp-contract=off"]  # as //engine: tests have update rules of their own, which must give the same bits anywhere
 
+# Of test programs: a fast one. (Sanitizers have it for all.)
+TEST_LINKER = select({
+    "//:sanitized": [],
+    "//:one_compiler": [],
+    "//conditions:default": ["-fuse-ld=lld", "-B/usr/lib/llvm-16/bin"],
+})
+
 def _impl(ctx):
     toolchain, features = compile_features(ctx)
     precompiled = [ctx.attr.precompiled] if ctx.attr.precompiled else []

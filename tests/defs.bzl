@@ -1,7 +1,7 @@
 """One test binary per *_test.cc of a folder."""
 
 load("@rules_cc//cc:defs.bzl", "cc_test")
-load("//tests:code.bzl", "test_code")
+load("//tests:code.bzl", "TEST_LINKER", "test_code")
 
 _FAKE_CUDA = "//tests/engine/cuda/fake"
 
@@ -68,6 +68,7 @@ def bindery_tests(
                 size = "medium" if name in medium else "small",
                 data = data,
                 env = {"BINDERY_TEST_DEVICES": devices},
+                linkopts = TEST_LINKER,
                 tags = ["devices"] if suffix else ["loader"] if name in loader else [],
                 deps = [name + "_code", "//third_party:gtest_main"] + ([cuda] if devices == "cuda" else []),
             )
@@ -81,6 +82,7 @@ def bindery_tests(
                     "BINDERY_TEST_DELAYS": "1",
                     "BINDERY_TEST_DEVICES": "mixed",
                 },
+                linkopts = TEST_LINKER,
                 tags = ["devices"],
                 deps = [name + "_code", "//third_party:gtest_main"],
             )
