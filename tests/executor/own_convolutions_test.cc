@@ -2,23 +2,26 @@
 // decline. CheckOperator has more cases of what they compute.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/team.h"
 #include "executor/kernels/cpu/direct_convolution.h"
+#include "executor/kernels/cpu/direct_windows.h"
 #include "symbol/ops.h"
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/fusions.h"
+#include "tests/executor/run_kernel.h"
 
 namespace bindery::cpu {
 namespace {
 
 KernelSpec SpecOf(const OpDef& op, AnyAttrs attrs, const std::vector<Shape>& inputs, const Shape& output, int threads) {
   KernelSpec spec{.op = &op, .attrs = std::move(attrs), .node_name = "node"};
-  for (const Shape& shape : inputs) spec.inputs.push_back({.shape = shape});
-  spec.outputs = {{.shape = output}};
+  for (const Shape& shape : inputs) spec.inputs.push_back(FloatOf(shape));
+  spec.outputs = {FloatOf(output)};
   spec.input_formats.resize(inputs.size());
   spec.input_is_open.resize(inputs.size());
   spec.output_wishes.resize(1);
@@ -26,23 +29,6 @@ KernelSpec SpecOf(const OpDef& op, AnyAttrs attrs, const std::vector<Shape>& inp
   spec.threads = threads;
   return spec;
 }
-std::vector<float> Compute(const Kernel& kernel, const KernelSpec& spec) {
-  std::vector<std::vector<float>> values;
-  std::vector<void*> inputs;
-  for (const ValueType& input : spec.inputs) {
-    std::vector<float>& value = values.emplace_back(static_cast<size_t>(input.shape.Elements()));
-    for (size_t i = 0; i < value.size(); ++i) value[i] = std::sin(0.37f * static_cast<float>(i + values.size()));
-  }
-  for (std::vector<float>& value : values) inputs.push_back(value.data());
-  std::vector<float> y(static_cast<size_t>(spec.outputs[0].shape.Elements()), -7.0f);
-  void* const output = y.data();
-  std::vector<float> scratch(static_cast<size_t>(kernel.scratch_bytes) / sizeof(float) + 1, 1e30f);
-  const StepBlock step;
-  const TeamScope team(kernel.threads);
-  kernel.bind({.inputs = inputs, .outputs = {&output, 1}, .scratch = scratch.data(), .step = &step})();
-  return y;
-}
-
 // Blocks of channels, channels last, and vectors that overlap.
 TEST(DirectConvolution, GivesTheSameBitsWithAnyNumberOfThreadsAndTheSameSumsBothWays) {
   const ConvolutionAttrs attrs{.num_filter = 0, .kernel = {3, 3}, .pad = {1, 0}, .no_bias = true};
@@ -56,13 +42,91 @@ TEST(DirectConvolution, GivesTheSameBitsWithAnyNumberOfThreadsAndTheSameSumsBoth
     for (const DirectWay way : {DirectWay::kAsItLies, DirectWay::kBatchInside}) {
       const MaybeKernel kernel = DirectConvolutionGradWeight(spec(1), way);
       ASSERT_TRUE(kernel);
-      sums.push_back(Compute(*kernel, spec(1)));
+      sums.push_back(RunOnNoise(*kernel, spec(1)));
       for (const int threads : {2, 3, 5}) {
-        EXPECT_EQ(Compute(*DirectConvolutionGradWeight(spec(threads), way), spec(threads)), sums.back()) << threads;
+        EXPECT_EQ(RunOnNoise(*DirectConvolutionGradWeight(spec(threads), way), spec(threads)), sums.back()) << threads;
       }
     }
     for (size_t i = 0; i < sums[0].size(); ++i) ASSERT_NEAR(sums[0][i], sums[1][i], 2e-3) << i;
   }
+}
+
+// Images as they lie, blocks of channels, channels last, vectors that overlap; windows that reach out of the data.
+TEST(DirectConvolution, ConvolvesAsTheReferenceWithAnyNumberOfThreads) {
+  struct Case {
+    Shape data;
+    ConvolutionAttrs attrs;
+    bool adds = false;
+  };
+  const std::vector<Case> cases = {
+      {{3, 1, 28, 28}, {.num_filter = 20, .kernel = {5, 5}, .activation = ActivationType::kRelu}},
+      {{2, 3, 15, 17}, {.num_filter = 64, .kernel = {7, 7}, .stride = {2, 2}, .pad = {3, 3}}},
+      {{2, 3, 11, 40}, {.num_filter = 16, .kernel = {3, 3}, .pad = {1, 1}, .activation = ActivationType::kTanh}},
+      {{2, 2, 7, 9}, {.num_filter = 50, .kernel = {3, 2}, .stride = {2, 1}, .pad = {2, 0, 1, 3}, .no_bias = true}},
+      {{1, 1, 6, 5}, {.num_filter = 33, .kernel = {3, 3}, .pad = {4, 5}, .dilate = {2, 3}}},
+      {{2, 16, 6, 19}, {.num_filter = 48, .kernel = {3, 3}, .pad = {1, 1}, .activation = ActivationType::kSigmoid}},
+      {{2, 16, 9, 23}, {.num_filter = 16, .kernel = {3, 3}, .pad = {1, 1}, .activation = ActivationType::kRelu}, true},
+      {{1, 3, 7, 50}, {.num_filter = 32, .kernel = {3, 5}, .pad = {1, 0}, .no_bias = true}, true},
+      {{2, 21, 5, 4}, {.num_filter = 37, .kernel = {2, 3}, .pad = {0, 2}}},
+      {{3, 2, 300}, {.num_filter = 18, .kernel = {5}, .stride = {3}, .pad = {2, 4}}},
+      {{1, 2, 4, 5, 18}, {.num_filter = 17, .kernel = {2, 3, 2}, .stride = {1, 2, 1}, .pad = {1, 0, 2}}},
+  };
+  for (const Case& c : cases) {
+    const int64_t filters = c.attrs.num_filter, channels = c.data[1];
+    Shape weight = {filters, channels}, output = {c.data[0], filters};
+    for (const int64_t extent : c.attrs.kernel) weight = weight.Insert(weight.rank(), extent);
+    for (const Window& window : ConvolutionWindows(c.attrs, c.data))
+      output = output.Insert(output.rank(), window.output);
+    SCOPED_TRACE(ToString(c.data) + " to " + ToString(output));
+    std::vector<Shape> inputs = {c.data, weight};
+    if (!c.attrs.no_bias) inputs.push_back({filters});
+    if (c.adds) inputs.push_back(output);
+    const int addend = c.adds ? static_cast<int>(inputs.size()) - 1 : -1;
+    const OpDef& op = c.adds ? ConvolutionAddOp() : ConvolutionOp();
+    const auto spec = [&](int threads) { return SpecOf(op, c.attrs, inputs, output, threads); };
+    const std::vector<float> expected = RunOnNoise(MakeKernel(spec(1), KernelPolicy::kReference), spec(1));
+    const MaybeKernel kernel = DirectConvolution(spec(1), addend);
+    ASSERT_TRUE(kernel);
+    const std::vector<float> actual = RunOnNoise(*kernel, spec(1));
+    const auto terms = static_cast<float>(weight.CountFrom(1));
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-7f * terms + 1e-6f) << i;
+    for (const int threads : {2, 3, 5}) {
+      EXPECT_EQ(RunOnNoise(*DirectConvolution(spec(threads), addend), spec(threads)), actual) << threads;
+    }
+  }
+}
+
+// An addend may lie where the output will.
+TEST(DirectConvolution, AddsInPlace) {
+  const ConvolutionAttrs attrs{.num_filter = 32, .kernel = {3, 3}, .pad = {1, 1}, .no_bias = true};
+  const Shape output = {2, 32, 9, 23};
+  const KernelSpec spec = SpecOf(ConvolutionAddOp(), attrs, {{2, 16, 9, 23}, {32, 16, 3, 3}, output}, output, 2);
+  const MaybeKernel kernel = DirectConvolution(spec, 2);
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel->inplace, (std::vector<InplacePair>{{2, 0}}));
+  Kernel in_place = *kernel;
+  in_place.bind = [bind = kernel->bind](const KernelArgs& args) -> Call {
+    std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
+    const std::vector<float> addend(static_cast<float*>(inputs[2]), static_cast<float*>(inputs[2]) + 2 * 32 * 9 * 23);
+    float* const y = static_cast<float*>(inputs[2] = args.outputs[0]);
+    return [addend, y, run = bind({.inputs = inputs, .outputs = args.outputs})] {
+      std::ranges::copy(addend, y);
+      run();
+    };
+  };
+  EXPECT_EQ(RunOnNoise(in_place, spec), RunOnNoise(*kernel, spec));
+}
+
+TEST(DirectConvolution, DeclinesGroupsAndFewFilters) {
+  const auto makes = [](int64_t filters, int64_t groups) {
+    const ConvolutionAttrs attrs{.num_filter = filters, .kernel = {1, 1}, .groups = groups, .no_bias = true};
+    return DirectConvolution(
+               SpecOf(ConvolutionOp(), attrs, {{1, 4, 3, 3}, {filters, 4 / groups, 1, 1}}, {1, filters, 3, 3}, 1))
+        .has_value();
+  };
+  EXPECT_TRUE(makes(20, 1));
+  EXPECT_FALSE(makes(20, 2));
+  EXPECT_FALSE(makes(3, 1));
 }
 
 TEST(DirectConvolution, DeclinesTapsThatItsOffsetsCannotReach) {

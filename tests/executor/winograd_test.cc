@@ -5,80 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "engine/team.h"
 #include "executor/kernels/cpu/layout.h"
 #include "symbol/ops.h"
 #include "symbol/ops/fusions.h"
+#include "tests/executor/run_kernel.h"
 
 namespace bindery {
 namespace {
-
-ValueType FloatOf(const Shape& shape) { return {.dtype = DType::kFloat32, .shape = shape}; }
-
-std::vector<float> Numbers(int64_t n, int seed) {
-  std::vector<float> numbers(static_cast<size_t>(n));
-  uint32_t state = 12345u + static_cast<uint32_t>(seed);
-  for (float& x : numbers) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
-  }
-  return numbers;
-}
-
-// Between plain order and a format.
-std::vector<float> InFormat(const std::vector<float>& plain, const Shape& shape, const Format& format, bool back) {
-  std::vector<float> moved(static_cast<size_t>(back ? shape.Elements() : StorageElements(format, shape)));
-  std::array<int64_t, Shape::kMaxRank> index{};
-  for (int64_t i = 0; i < shape.Elements(); ++i) {
-    int64_t rest = i;
-    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
-      index[static_cast<size_t>(axis)] = rest % shape[axis];
-    }
-    const auto at = static_cast<size_t>(ElementOffset(format, shape, index.data()));
-    (back ? moved[static_cast<size_t>(i)] : moved[at]) = back ? plain[at] : plain[static_cast<size_t>(i)];
-  }
-  return moved;
-}
-
-// Weights in a format of a kernel's own, from another.
-std::vector<float> InOwnFormat(std::vector<float> from, const Shape& shape, const Format& given, const Format& own,
-                               int threads) {
-  const Kernel reorder = MakeReorder(DType::kFloat32, shape, given, own, threads, KernelPolicy::kFast);
-  std::vector<float> made(static_cast<size_t>(StorageBytes(own, DType::kFloat32, shape)) / sizeof(float), -7.0f);
-  void* const input = from.data();
-  void* const output = made.data();
-  const StepBlock step;
-  const TeamScope team(reorder.threads);
-  reorder.bind({.inputs = {&input, 1}, .outputs = {&output, 1}, .step = &step})();
-  return made;
-}
-
-// Output 0 of the kernel, plain, for the same plain inputs each time.
-std::vector<float> Run(const Kernel& kernel, const KernelSpec& spec) {
-  std::vector<std::vector<float>> values;
-  std::vector<void*> inputs;
-  for (size_t i = 0; i < spec.inputs.size(); ++i) {
-    const Shape& shape = spec.inputs[i].shape;
-    const Format &taken = kernel.input_formats[i], &given = spec.input_formats[i];
-    const bool is_own = taken.kind == Format::Kind::kOpaque;
-    values.push_back(InFormat(Numbers(shape.Elements(), static_cast<int>(i)), shape, is_own ? given : taken, false));
-    if (is_own) values.back() = InOwnFormat(values.back(), shape, given, taken, spec.threads);
-  }
-  for (auto& value : values) inputs.push_back(value.data());
-  const Shape& shape = spec.outputs[0].shape;
-  std::vector<float> y(static_cast<size_t>(StorageElements(kernel.output_formats[0], shape)), -7.0f);
-  void* const output = y.data();
-  std::vector<float> scratch(static_cast<size_t>(kernel.scratch_bytes) / sizeof(float) + 1, 1e30f);
-  const StepBlock step;
-  const TeamScope team(kernel.threads);
-  kernel.bind({.inputs = inputs, .outputs = {&output, 1}, .scratch = scratch.data(), .step = &step})();
-  return InFormat(y, shape, kernel.output_formats[0], true);
-}
 
 struct WinogradCase {
   Shape data;
@@ -140,18 +77,18 @@ KernelSpec GradData(const WinogradCase& c, int threads) {
 template <class Spec, class Make>
 void ExpectReference(const Spec& spec_of, const Make& make) {
   const KernelSpec spec = spec_of(1);
-  const std::vector<float> expected = Run(MakeKernel(spec, KernelPolicy::kReference), spec);
+  const std::vector<float> expected = RunOnNoise(MakeKernel(spec, KernelPolicy::kReference), spec);
   float most = 0;
   for (const float y : expected) most = std::max(most, std::abs(y));
   for (const cpu::WinogradTiles tiles : {cpu::WinogradTiles::k2x2, cpu::WinogradTiles::k4x4}) {
     const MaybeKernel kernel = make(spec, tiles);
     ASSERT_TRUE(kernel);
-    const std::vector<float> actual = Run(*kernel, spec);
+    const std::vector<float> actual = RunOnNoise(*kernel, spec);
     const float tolerance = (tiles == cpu::WinogradTiles::k2x2 ? 4e-6f : 4e-5f) * std::max(most, 1.0f);
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_NEAR(actual[i], expected[i], tolerance) << kernel->implementation << " element " << i;
     }
-    for (const int threads : {2, 5}) EXPECT_EQ(Run(*make(spec_of(threads), tiles), spec_of(threads)), actual);
+    for (const int threads : {2, 5}) EXPECT_EQ(RunOnNoise(*make(spec_of(threads), tiles), spec_of(threads)), actual);
   }
 }
 
@@ -185,7 +122,7 @@ TEST(Winograd, TakesTransformedWeights) {
       KernelSpec spec = Forward(c, true, false, 2);
       const MaybeKernel each_time = cpu::WinogradConvolution(spec, -1, tiles);
       ASSERT_TRUE(each_time);
-      const std::vector<float> expected = bindery::Run(*each_time, spec);
+      const std::vector<float> expected = RunOnNoise(*each_time, spec);
       spec.input_is_kept = {false, true, true};
       // As they are, and in the blocks that training has laid them out in.
       for (const Format& weight : {Format::Plain(), each_time->input_formats[1]}) {
@@ -195,7 +132,7 @@ TEST(Winograd, TakesTransformedWeights) {
         ASSERT_TRUE(once);
         EXPECT_EQ(once->input_formats[1].kind, Format::Kind::kOpaque);
         EXPECT_LT(once->scratch_bytes, each_time->scratch_bytes);
-        EXPECT_EQ(bindery::Run(*once, spec), expected) << fmt::format("{} {}", c.data, weight);
+        EXPECT_EQ(RunOnNoise(*once, spec), expected) << fmt::format("{} {}", c.data, weight);
       }
     }
   }

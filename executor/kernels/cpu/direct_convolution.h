@@ -1,8 +1,8 @@
-// Gradients of a convolution's weights, of float32, by loops of our own, without unfolding the data: where they are
-// faster than oneDNN's.
+// Convolution of float32 and the gradients of its weights by loops of our own, without unfolding the data: where they
+// are faster than oneDNN's.
 //
-// They do not depend on the number of threads: they are summed up in parts that follow from the shapes alone, added up
-// in order.
+// They do not depend on the number of threads: gradients are summed up in parts that follow from the shapes alone, added
+// up in order.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,10 @@
 #include "executor/kernel.h"
 
 namespace bindery::cpu {
+
+// (data, weight [, bias] [, addend]) -> y; `addend`: which input, or -1. nullopt for what the loops cannot do: groups,
+// fewer output channels than a vector has lanes, and an addend where they are not whole vectors.
+MaybeKernel DirectConvolution(const KernelSpec& spec, int addend = -1);
 
 // Activations as they lie, or copied first so that the samples lie inside of the places, for small planes; or what is
 // faster than oneDNN by rules for AVX2, if anything is.

@@ -15,6 +15,19 @@ std::optional<Channels> ChannelsOf(const Format& format, const Shape& shape) {
   return Channels{block, plane * block, block};
 }
 
+bool FillsNoBlocks(const Shape& data, const Shape& output) {
+  return data[1] <= kFewChannels && output[1] % SimdBlock() != 0;
+}
+
+Format AsGivenOr(const Format& preferred, const Format& given, const Shape& data) {
+  return data[1] <= kFewChannels && ChannelsOf(given, data) ? given : preferred;
+}
+
+int64_t RowsAtOnce(int64_t row_elements, int64_t rows) {
+  constexpr int64_t kCached = 4096;  // elements
+  return std::clamp<int64_t>(kCached / std::max<int64_t>(row_elements, 1), 1, rows);
+}
+
 namespace {
 
 std::vector<Run> RunsOf(const Window& window, int64_t extent) {

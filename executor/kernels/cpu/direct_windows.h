@@ -13,6 +13,8 @@
 
 namespace bindery::cpu {
 
+inline constexpr int64_t kFewChannels = 3;  // an image's
+
 // Multiplications and additions, of the convolution and of each of its gradients.
 inline double ConvolutionFlops(const Shape& output, const Shape& weight) {
   return 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1));
@@ -26,6 +28,13 @@ struct Channels {
 // nullopt for formats that are neither plain, channels last nor whole blocks of channels.
 std::optional<Channels> ChannelsOf(const Format& format, const Shape& shape);
 
+// Is it an image whose output's channels fill no blocks?
+bool FillsNoBlocks(const Shape& data, const Shape& output);
+// An image's format as it is given, if the loops can take it, of other data `preferred`.
+Format AsGivenOr(const Format& preferred, const Format& given, const Shape& data);
+// What of an output's rows is computed at once, so that the data that it needs stay in the nearest cache.
+int64_t RowsAtOnce(int64_t row_elements, int64_t rows);
+
 // Of one axis: outputs whose windows have the same taps inside the data.
 struct Run {
   int64_t begin, end, first_tap, last_tap;
@@ -34,6 +43,12 @@ struct Run {
 struct Region {
   std::array<Run, 3> runs;  // along d, h, w; axes that are missing have extent 1
   int64_t begin, end;
+};
+
+// Regions of few columns, at the sides: a part of them is a short loop.
+enum class NarrowRegions : uint8_t {
+  kByRows,
+  kAtOnce,  // all rows are the first block's
 };
 
 // Output channels that are computed together: neighbouring vectors.
@@ -52,13 +67,13 @@ class DirectWindows {
   bool FindVectors(const Shape& weight, const Format& w_format);
   bool ListTaps(const Shape& weight, const Format& w_format);
 
-  // f(region, first, last) for what of each region is in these rows of plane d. Of few columns, at the sides, all rows
-  // are the first block's: a part of them would be too short a loop.
+  // f(region, first, last) for what of each region is in these rows of plane d.
   template <class F>
-  void ForRegions(int64_t d, int64_t begin, int64_t end, const F& f) const {
+  void ForRegions(int64_t d, int64_t begin, int64_t end, NarrowRegions how, const F& f) const {
     for (const Region& region : regions) {
       if (d < region.runs[0].begin || d >= region.runs[0].end) continue;
-      const bool narrow = 4 * (region.runs[2].end - region.runs[2].begin) < windows[2].output;
+      const bool narrow =
+          how == NarrowRegions::kAtOnce && 4 * (region.runs[2].end - region.runs[2].begin) < windows[2].output;
       if (narrow && begin > 0) continue;
       const int64_t first = std::max(begin, region.runs[1].begin),
                     last = narrow ? region.runs[1].end : std::min(end, region.runs[1].end);

@@ -1,7 +1,65 @@
-// Part of loops_body.h: gradients of the weights of direct convolution. See Table::WindowGradients. Sums stay in
-// registers: as many as there are, but for those of the output gradients and of a factor.
+// Part of loops_body.h: direct convolution and the gradients of its weights. See Table::WindowSums and WindowGradients.
+// Sums stay in registers: as many as there are, but for those of the weights or output gradients and of a factor.
 
 constexpr bool kManyRegisters = kBytes == 64;  // 32; else 16
+constexpr int PlacesAtOnce(int vectors) {
+  constexpr int kFew[] = {8, 6, 4}, kMany[] = {16, 12, 8};
+  return (kManyRegisters ? kMany : kFew)[vectors - 1];
+}
+
+template <int kVectors, int kPlaces>
+inline void ConvolvePlaces(const Table::WindowSums& p, const Real* x, Real* y) {
+  V sums[kPlaces][kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    const V begin = p.bias ? Load(p.bias + p.columns[v]) : Splat(0);
+    for (int i = 0; i < kPlaces; ++i) sums[i][v] = begin;
+  }
+  if (p.addend) {
+    const Real* const addend = p.addend + (y - p.y);
+    for (int i = 0; i < kPlaces; ++i) {
+      for (int v = 0; v < kVectors; ++v) sums[i][v] += Load(addend + i * p.y_step + p.y_vectors[v]);
+    }
+  }
+  for (int64_t t = 0; t < p.taps; ++t) {
+    const Real *const w = p.w + p.w_taps[p.numbers[t]], *at = x + p.x_taps[t];
+    V weights[kVectors];
+    for (int v = 0; v < kVectors; ++v) weights[v] = Load(w + p.w_vectors[v]);
+    for (int i = 0; i < kPlaces; ++i, at += p.x_step) {
+      const V factor = Splat(*at);
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = MultiplyAdd(factor, weights[v], sums[i][v]);
+    }
+  }
+  for (int i = 0; i < kPlaces; ++i) {
+    for (int v = 0; v < kVectors; ++v) Store(y + i * p.y_step + p.y_vectors[v], sums[i][v]);
+  }
+}
+// The last places of a row are computed with some before them once more, unless y was an addend before.
+template <int kVectors>
+void ConvolveRows(const Table::WindowSums& p) {
+  constexpr int kPlaces = PlacesAtOnce(kVectors), kFewPlaces = 4;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    const Real* const x = p.x + row * p.x_row;
+    Real* const y = p.y + row * p.y_row;
+    int64_t i = 0;
+    for (; i + kPlaces <= p.places; i += kPlaces)
+      ConvolvePlaces<kVectors, kPlaces>(p, x + i * p.x_step, y + i * p.y_step);
+    if (i < p.places && p.places >= kPlaces && !p.addend) {
+      i = p.places - kPlaces;
+      ConvolvePlaces<kVectors, kPlaces>(p, x + i * p.x_step, y + i * p.y_step);
+      continue;
+    }
+    for (; i + kFewPlaces <= p.places; i += kFewPlaces) {
+      ConvolvePlaces<kVectors, kFewPlaces>(p, x + i * p.x_step, y + i * p.y_step);
+    }
+    for (; i < p.places; ++i) ConvolvePlaces<kVectors, 1>(p, x + i * p.x_step, y + i * p.y_step);
+  }
+}
+void Convolve(const Table::WindowSums& p) {
+  if (p.vectors == 1) ConvolveRows<1>(p);
+  if (p.vectors == 2) ConvolveRows<2>(p);
+  if (p.vectors == 3) ConvolveRows<3>(p);
+}
+
 // Taps that are summed up at once for so many vectors; each has a pointer of its own.
 constexpr int TapsAtOnce(int vectors) {
   constexpr int kFew[] = {8, 6, 4}, kMany[] = {8, 8, 6};

@@ -302,6 +302,7 @@ constexpr Table TableOf(const char* name) {
       .max_pool_grad_wide = MaxPoolGrad,
       .average_pool = AveragePool,
       .average_pool_grad = AveragePoolGrad,
+      .convolve = Convolve,
       .convolve_grad = ConvolveGrad,
       .lstm = LstmStep,
       .lstm_grad = LstmStepGrad,

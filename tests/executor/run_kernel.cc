@@ -1,0 +1,71 @@
+#include "tests/executor/run_kernel.h"
+
+#include <array>
+
+#include "engine/team.h"
+
+namespace bindery {
+namespace {
+
+std::vector<float> Noise(int64_t n, int seed) {
+  std::vector<float> numbers(static_cast<size_t>(n));
+  uint32_t state = 12345u + static_cast<uint32_t>(seed);
+  for (float& x : numbers) {
+    state = state * 1664525u + 1013904223u;
+    x = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
+  }
+  return numbers;
+}
+
+// Between plain order and a format.
+std::vector<float> InFormat(const std::vector<float>& plain, const Shape& shape, const Format& format, bool back) {
+  std::vector<float> moved(static_cast<size_t>(back ? shape.Elements() : StorageElements(format, shape)));
+  std::array<int64_t, Shape::kMaxRank> index{};
+  for (int64_t i = 0; i < shape.Elements(); ++i) {
+    int64_t rest = i;
+    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
+      index[static_cast<size_t>(axis)] = rest % shape[axis];
+    }
+    const auto at = static_cast<size_t>(ElementOffset(format, shape, index.data()));
+    (back ? moved[static_cast<size_t>(i)] : moved[at]) = back ? plain[at] : plain[static_cast<size_t>(i)];
+  }
+  return moved;
+}
+
+// Weights in a format of a kernel's own, from another.
+std::vector<float> InOwnFormat(std::vector<float> from, const Shape& shape, const Format& given, const Format& own,
+                               int threads) {
+  const Kernel reorder = MakeReorder(DType::kFloat32, shape, given, own, threads, KernelPolicy::kFast);
+  std::vector<float> made(static_cast<size_t>(StorageBytes(own, DType::kFloat32, shape)) / sizeof(float), -7.0f);
+  void* const input = from.data();
+  void* const output = made.data();
+  const StepBlock step;
+  const TeamScope team(reorder.threads);
+  reorder.bind({.inputs = {&input, 1}, .outputs = {&output, 1}, .step = &step})();
+  return made;
+}
+
+}  // namespace
+
+std::vector<float> RunOnNoise(const Kernel& kernel, const KernelSpec& spec) {
+  std::vector<std::vector<float>> values;
+  std::vector<void*> inputs;
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    const Shape& shape = spec.inputs[i].shape;
+    const Format &taken = kernel.input_formats[i], &given = spec.input_formats[i];
+    const bool is_own = taken.kind == Format::Kind::kOpaque;
+    values.push_back(InFormat(Noise(shape.Elements(), static_cast<int>(i)), shape, is_own ? given : taken, false));
+    if (is_own) values.back() = InOwnFormat(values.back(), shape, given, taken, spec.threads);
+  }
+  for (auto& value : values) inputs.push_back(value.data());
+  const Shape& shape = spec.outputs[0].shape;
+  std::vector<float> y(static_cast<size_t>(StorageElements(kernel.output_formats[0], shape)), -7.0f);
+  void* const output = y.data();
+  std::vector<float> scratch(static_cast<size_t>(kernel.scratch_bytes) / sizeof(float) + 1, 1e30f);
+  const StepBlock step;
+  const TeamScope team(kernel.threads);
+  kernel.bind({.inputs = inputs, .outputs = {&output, 1}, .scratch = scratch.data(), .step = &step})();
+  return InFormat(y, shape, kernel.output_formats[0], true);
+}
+
+}  // namespace bindery
