@@ -12,7 +12,6 @@ def bindery_tests(
         data = [],
         on_devices = [],
         delayed = [],
-        on_cuda = [],
         of_cuda = [],
         cuda = _FAKE_CUDA,
         precompiled = "outside"):
@@ -26,10 +25,9 @@ def bindery_tests(
       medium: names of tests that may take up to five minutes; the others get one.
       loader: names of tests that read files from outside; CI repeats them under sanitizers.
       data: files that the tests open at run time.
-      on_devices: names of tests that run on CPUs and again, as <name>_on_sim and <name>_on_mixed, on simulated devices
-        and on both kinds in turn (tests/test_device.h).
-      on_cuda: those of them that also run, as <name>_on_cuda, on GPUs over a fake of CUDA's driver, where the toolkit is
-        found (elsewhere they are skipped).
+      on_devices: names of tests that run on CPUs and again (tests/test_device.h): as <name>_on_sim and <name>_on_mixed,
+        on simulated devices and on both kinds in turn, and as <name>_on_cuda, on GPUs over a fake of CUDA's driver,
+        where the toolkit is found (elsewhere these are skipped).
       of_cuda: names of tests of that backend itself, over the fake.
       cuda: the fake, with whatever kernels it must have.
       delayed: those of them that also run ten times on both kinds, as <name>_delayed, with random delays by ten seeds.
@@ -41,7 +39,7 @@ def bindery_tests(
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
-    for name in medium + loader + on_devices + delayed + on_cuda + of_cuda:
+    for name in medium + loader + on_devices + delayed + of_cuda:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
     test_code(
@@ -61,7 +59,7 @@ def bindery_tests(
             deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] + ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
-            if suffix and name not in (on_cuda if devices == "cuda" else on_devices):
+            if suffix and name not in on_devices:
                 continue
             cc_test(
                 name = name + suffix,

@@ -1,14 +1,17 @@
-// The devices that a test runs on: CPUs, or simulated accelerators, or both in turn (cpu, sim, cpu ...), or GPUs over a
-// fake of their driver. Which ones, the environment says, so that one test is three or four (bindery_tests, on_devices,
-// on_cuda).
+// The devices that a test runs on: CPUs, or simulated accelerators, or both in turn (cpu, sim, cpu ...), or GPUs, also
+// over a fake of their driver. Which ones, the environment says (BINDERY_TEST_DEVICES), so that one test is four
+// (bindery_tests). Where there are fewer GPUs than a test asks for, each is several devices; BINDERY_TEST_GPUS lets it
+// use so many at most.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
 #include "base/device.h"
+#include "engine/cuda/report.h"
 #include "engine/sim/sim.h"
 
 namespace bindery {
@@ -32,9 +35,18 @@ class TestDelays : public testing::Environment {
 inline testing::Environment* const kTestDelays =
     std::getenv("BINDERY_TEST_DELAYS") ? testing::AddGlobalTestEnvironment(new TestDelays) : nullptr;
 
+inline int NumTestGpus() {
+  static const int count = [] {
+    const int most = std::max(static_cast<int>(ReportCuda().gpus.size()), 1);
+    const char* const few = std::getenv("BINDERY_TEST_GPUS");
+    return few ? std::clamp(std::atoi(few), 1, most) : most;
+  }();
+  return count;
+}
+
 inline Device TestDevice(int index = 0) {
   if (TestDevices() == "sim") return Sim(index);
-  if (TestDevices() == "cuda") return Cuda(index);
+  if (TestDevices() == "cuda") return Cuda(index % NumTestGpus());
   if (TestDevices() == "mixed") return index % 2 == 0 ? Cpu(index / 2) : Sim(index / 2);
   return Cpu(index);
 }

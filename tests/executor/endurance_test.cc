@@ -61,6 +61,7 @@ void ExpectNoGrowth(int cycles, const std::function<void(int)>& cycle) {
   EXPECT_EQ(after.devices, before.devices);
 // Sanitizers have a malloc of their own, which keeps what is freed, and find leaks themselves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if (TestDevices() == "cuda") return;  // a fake of the driver, which remembers what it was asked for
   EXPECT_LE(after.heap, before.heap + kHeapRoom);
   EXPECT_LE(after.resident, before.resident + kResidentRoom);
 #endif

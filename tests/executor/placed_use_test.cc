@@ -101,6 +101,7 @@ TEST(Placed, WatchedValuesInFormatsOfKernelsKeepTheirOrder) {
 
 // A kernel of the first stage hangs; the host pushes steps of all stages meanwhile.
 TEST(Placed, TheHostDoesNotWaitBetweenStages) {
+  if (TestDevices() == "cuda") GTEST_SKIP() << "nothing goes from simulated devices to GPUs";
   GroupOptions options = OptionsOf(1, {{"data", {7, 4}}}, {{"softmax_label", {7}}});
   options.devices = options.placements["low"] = {Sim(6)};
   options.placements["high"] = {TestDevice(1)};
