@@ -344,12 +344,13 @@ TEST(CudaMemoryTest, UseAfterFreeIsSeen) {
   EXPECT_NE(violations[0].find("bindery_fill on GPU 8 uses 1 bytes at"), std::string::npos) << violations[0];
 }
 
-// But for those that go by norms, which it does not measure.
 TEST(CudaUpdateTest, HasTheBuiltInRules) {
   const FlatKernels& flat = Backend::Of(DeviceKind::kCuda).flat();
+  const MeasureKernel users = [](DType, const UpdateArgs&, const UpdateArrays&) { return UpdateSquares(); };
   for (const UpdateRule& rule : UpdateRules()) {
-    EXPECT_EQ(flat.HasUpdate(rule.kernel), !rule.measure) << rule.name;
+    EXPECT_TRUE(flat.HasUpdate(rule.kernel, rule.measure)) << rule.name;
     EXPECT_TRUE(!rule.without_first || flat.HasUpdate(rule.without_first)) << rule.name;
+    EXPECT_FALSE(flat.HasUpdate(rule.kernel, users)) << rule.name;
   }
   EXPECT_FALSE(flat.HasUpdate([](DType, const UpdateArgs&, const UpdateArrays&) {}));  // a user's
 }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/cuda/image.h"
-#include "engine/cuda/kernels_body.h"
+#include "engine/cuda/step_body.h"
 #include "tests/engine/cuda/fake/state.h"
 
 namespace bindery::cuda::fake {
