@@ -33,7 +33,7 @@ int64_t TrainedBytes(const Plan& plan) {
 void AddOptimizer(const GroupOptions& options, int64_t trained, int64_t states, const Optimizer& optimizer,
                   std::vector<MemoryNeed>* needs) {
   const auto updates = [&](const Device& device) {
-    return Backend::Of(device.kind).flat().HasUpdate(optimizer.kernel());
+    return Backend::Of(device.kind).flat().HasUpdate(optimizer.kernel(), optimizer.measure());
   };
   if (std::ranges::all_of(options.devices, HostAddressable) || !std::ranges::all_of(options.devices, updates)) {
     if (HostAddressable(needs->front().device)) needs->front().optimizer = states * trained;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <span>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "engine/cuda/stream.h"
 #include "engine/kernels/flat.h"
@@ -23,20 +24,69 @@ int32_t UnitOf(std::initializer_list<uint64_t> values) {
   return static_cast<int32_t>(bits & -bits);
 }
 
-// Into the stream's word: the index of the first, or kNone.
-void FindNotFinite(CudaStream& stream, DType dtype, const void* in, int64_t n) {
-  stream.Fill(stream.word(), 0xff, sizeof kNone);
-  stream.Launch(FindNotFiniteArgs{.in = in, .n = n, .dtype = dtype, .first = stream.word()}, n);
+template <class T>
+AddressList<T> Listed(Stream& stream, std::span<const T* const> of_devices) {
+  AddressList<T> list{.count = static_cast<int32_t>(of_devices.size())};
+  if (of_devices.size() > std::size(list.of)) {
+    Throw<DeviceError>("{}: at most {} devices have a say, got {}", stream.device(), std::size(list.of),
+                       of_devices.size());
+  }
+  std::ranges::copy(of_devices, list.of);
+  return list;
 }
 
-Statuses Listed(Stream& stream, StepStatuses statuses) {
-  if (statuses.size() > Statuses::kMaxCount) {
-    Throw<DeviceError>("{}: at most {} devices have a say, got {}", stream.device(), Statuses::kMaxCount,
-                       statuses.size());
+// ---- lists of arrays, as many in each as a launch has room for ----
+
+template <class List>
+int64_t PartsOf(const List& list) {
+  return list.count == 0 ? 0 : list.of[list.count - 1].parts;
+}
+// A block for each part.
+template <class List>
+int64_t ThreadsFor(const List& list) {
+  return PartsOf(list) * CudaStream::kThreads;
+}
+// Null: the list is full.
+template <class List>
+typename List::Array* AddArray(List* list, int64_t n) {
+  const int64_t parts = PartsOf(*list) + CeilDiv(n, Parts::LengthOf(n));
+  if (list->count == List::kMaxCount || parts > CudaStream::kMaxParts) return nullptr;
+  typename List::Array& array = list->of[list->count++];
+  array = {};
+  array.n = n;
+  array.parts = parts;
+  return &array;
+}
+
+template <class F>
+void ForLists(DType dtype, std::span<const PlacedElements> all, const F& f) {
+  for (auto next = all.begin(); next != all.end();) {
+    ArrayList list{.dtype = dtype};
+    for (int64_t before = 0; next != all.end(); before += (next++)->elements) {
+      ArrayList::Array* const array = AddArray(&list, next->elements);
+      if (!array) break;
+      array->in = next->in;
+      array->before = before;
+      array->place = next->place;
+      array->first = next->first;
+    }
+    f(list);
   }
-  Statuses listed{.count = static_cast<int32_t>(statuses.size())};
-  std::ranges::copy(statuses, listed.of);
-  return listed;
+}
+
+// Into the stream's word: the index of the first, or kNone.
+void FindNotFinite(CudaStream& stream, const ArrayList& list) {
+  stream.Fill(stream.word(), 0xff, sizeof kNone);
+  stream.Launch(FindNotFiniteArgs{.first = stream.word(), .arrays = list}, ThreadsFor(list));
+}
+
+// What the stream has of the parts of a list, added up: out(array) is where.
+template <class List, class Out>
+void AddParts(CudaStream& stream, const List& list, int width, const Out& out) {
+  static_assert(List::kMaxCount <= ArrayList::kMaxCount);
+  AddPartsArgs args{.count = list.count, .width = width, .partial = &stream.partial()->weight};
+  for (int k = 0; k < list.count; ++k) args.of[k] = {out(list.of[k]), list.of[k].parts};
+  stream.Launch(args, int64_t{list.count} * width * CudaStream::kThreads);
 }
 
 void CommitUnless(CudaStream& stream, const uint64_t* unless, StepStatuses statuses, const void* in, void* out,
@@ -52,6 +102,52 @@ int32_t RuleOf(UpdateKernel kernel) {
   const std::span<const UpdateKernel> kernels = UpdateKernels();
   const auto found = std::ranges::find(kernels, kernel);
   return found == kernels.end() ? -1 : static_cast<int32_t>(found - kernels.begin());
+}
+bool HasKernels(UpdateKernel kernel, MeasureKernel measure) {
+  const int32_t rule = RuleOf(kernel);
+  return rule >= 0 && (!measure || measure == MeasureKernels()[static_cast<size_t>(rule)]);
+}
+
+// Is all the same that a list has once?
+bool Alike(const DeviceUpdate& a, const DeviceUpdate& b) {
+  return a.kernel == b.kernel && a.dtype == b.dtype && a.args.rescale == b.args.rescale && a.args.clip == b.args.clip &&
+         std::ranges::equal(a.args.settings, b.args.settings) && a.clip_factor == b.clip_factor;
+}
+
+// Of those that are measured, or of all.
+template <class F>
+void ForLists(Stream& stream, std::span<const DeviceUpdate> all, bool measured, const StepRates* rates,
+              const int64_t* committed, const F& f) {
+  for (auto next = all.begin(); next != all.end();) {
+    const DeviceUpdate& first = *next;
+    UpdateList list{.rule = RuleOf(first.kernel),
+                    .dtype = first.dtype,
+                    .rescale = first.args.rescale,
+                    .clip = first.args.clip,
+                    .clip_factor = first.clip_factor,
+                    .rates = rates,
+                    .committed = committed};
+    Check(first.args.settings.size() <= std::size(list.settings) && first.num_states <= list.kMaxStates,
+          "built-in rules fit their launch");
+    std::ranges::copy(first.args.settings, list.settings);
+    for (; next != all.end() && Alike(first, *next); ++next) {
+      if (measured && !next->measure) continue;
+      if (!HasKernels(next->kernel, measured ? next->measure : nullptr)) {
+        Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
+      }
+      UpdateList::Array* const array = AddArray(&list, next->elements);
+      if (!array) break;
+      array->gradient = next->gradient;
+      array->weight = next->weight;
+      array->new_weight = next->new_weight;
+      for (int slot : {0, 1}) std::copy_n(next->states[slot].begin(), next->num_states, array->states[slot]);
+      array->measured = next->measured;
+      array->squares = next->squares;
+      array->learning_rate = next->args.learning_rate;
+      array->weight_decay = next->args.weight_decay;
+    }
+    if (list.count > 0) f(list);
+  }
 }
 
 class CudaFlatKernels final : public FlatKernels {
@@ -76,7 +172,8 @@ class CudaFlatKernels final : public FlatKernels {
   void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n,
                   StepStatuses statuses) const override {
     CudaStream& s = CudaStreamOf(stream);
-    if (IsFloat(dtype)) FindNotFinite(s, dtype, in, n);
+    const PlacedElements all{.in = in, .elements = n};
+    if (IsFloat(dtype)) ForLists(dtype, {&all, 1}, [&](const ArrayList& list) { FindNotFinite(s, list); });
     CommitUnless(s, IsFloat(dtype) ? s.word() : nullptr, statuses, in, out, n * SizeOf(dtype), nullptr);
   }
   void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
@@ -117,37 +214,43 @@ class CudaFlatKernels final : public FlatKernels {
     CudaStreamOf(stream).Launch(ScaleArgs{.out = out, .n = n, .factor = factor, .dtype = dtype}, n);
   }
   // The built-in ones: another's code is the host's.
-  bool HasUpdate(UpdateKernel rule) const override { return RuleOf(rule) >= 0; }
-  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
+  bool HasUpdate(UpdateKernel rule, MeasureKernel measure) const override { return HasKernels(rule, measure); }
+  void CheckFinite(Stream& stream, DType dtype, std::span<const PlacedElements> all,
                    StepStatus* status) const override {
     if (!IsFloat(dtype)) return;
     CudaStream& s = CudaStreamOf(stream);
-    FindNotFinite(s, dtype, in, n);
-    s.Launch(
-        SetStatusArgs{.in = in, .dtype = dtype, .first = s.word(), .place = place, .offset = first, .status = status},
-        1);
+    ForLists(dtype, all, [&](const ArrayList& list) {
+      FindNotFinite(s, list);
+      s.Launch(SetStatusArgs{.first = s.word(), .status = status, .arrays = list}, 1);
+    });
   }
-  void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+  void SumOfSquares(Stream& stream, DType dtype, std::span<const PlacedElements> all, double* sums) const override {
+    CudaStream& s = CudaStreamOf(stream);
+    ForLists(dtype, all, [&](const ArrayList& list) {
+      s.Launch(SumSquaresArgs{.partial = &s.partial()->weight, .arrays = list}, ThreadsFor(list));
+      AddParts(s, list, 1, [&](const ArrayList::Array& array) { return sums + array.place; });
+    });
+  }
+  void ClipFactor(Stream& stream, std::span<const double* const> sums, int64_t n, const StepRates* rates, double limit,
+                  double* factor) const override {
+    CudaStreamOf(stream).Launch(
+        ClipFactorArgs{.sums = Listed(stream, sums), .n = n, .rates = rates, .limit = limit, .factor = factor},
+        CudaStream::kThreads);
+  }
+  void Measure(Stream& stream, std::span<const DeviceUpdate> updates, const StepRates* rates,
+               const int64_t* committed) const override {
+    CudaStream& s = CudaStreamOf(stream);
+    ForLists(stream, updates, true, rates, committed, [&](const UpdateList& list) {
+      s.Launch(MeasureUpdateArgs{.partial = s.partial(), .updates = list}, ThreadsFor(list));
+      AddParts(s, list, 2, [](const UpdateList::Array& array) { return &array.measured->weight; });
+    });
+  }
+  void Update(Stream& stream, std::span<const DeviceUpdate> updates, const StepRates* rates, const int64_t* committed,
               StepStatuses statuses) const override {
-    UpdateKernelArgs args{.rule = RuleOf(update.kernel),
-                          .dtype = update.dtype,
-                          .learning_rate = update.args.learning_rate,
-                          .weight_decay = update.args.weight_decay,
-                          .rescale = update.args.rescale,
-                          .clip = update.args.clip,
-                          .gradient = update.gradient,
-                          .weight = update.weight,
-                          .new_weight = update.new_weight,
-                          .n = update.elements,
-                          .rates = rates,
-                          .committed = committed,
-                          .statuses = Listed(stream, statuses)};
-    if (args.rule < 0) Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
-    Check(update.args.settings.size() <= std::size(args.settings) && update.num_states <= args.kMaxStates,
-          "built-in rules fit their launch");
-    std::ranges::copy(update.args.settings, args.settings);
-    for (int slot : {0, 1}) std::copy_n(update.states[slot].begin(), update.num_states, args.states[slot]);
-    CudaStreamOf(stream).Launch(args, update.elements);
+    const AddressList<StepStatus> all = Listed(stream, statuses);
+    ForLists(stream, updates, false, rates, committed, [&](const UpdateList& list) {
+      CudaStreamOf(stream).Launch(UpdateKernelArgs{.statuses = all, .updates = list}, ThreadsFor(list));
+    });
   }
   void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
               int64_t* committed) const override {

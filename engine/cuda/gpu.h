@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/device.h"
-#include "engine/cuda/kernel_args.h"
 #include "engine/cuda/runtime_api.h"
+#include "engine/cuda/step_args.h"
 
 namespace bindery::cuda {
 

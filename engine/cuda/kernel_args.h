@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <tuple>
 
 #include "base/dtype.h"
 #include "engine/kernels/update.h"
@@ -102,104 +101,6 @@ struct ScaleArgs {
   void Addresses(const auto& visit) { visit(out); }
 };
 
-// *first becomes the index of the first element that is infinite or not a number, if that is less.
-struct FindNotFiniteArgs {
-  static constexpr const char* kName = "bindery_find_not_finite";
-  const void* in = nullptr;
-  int64_t n = 0;
-  DType dtype = {};
-  uint64_t* first = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(first);
-  }
-};
-
-// If *first is an element of `in`, which begins with element `offset` of `place`, and the status is good, it becomes
-// that element's. One thread.
-struct SetStatusArgs {
-  static constexpr const char* kName = "bindery_set_status";
-  const void* in = nullptr;
-  DType dtype = {};
-  const uint64_t* first = nullptr;
-  int64_t place = 0, offset = 0;
-  StepStatus* status = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(first);
-    visit(status);
-  }
-};
-
-struct Statuses {
-  static constexpr int kMaxCount = 128;
-  const StepStatus* of[kMaxCount] = {};
-  int32_t count = 0;
-  void Addresses(const auto& visit) {
-    for (int32_t i = 0; i < count; ++i) visit(of[i]);
-  }
-};
-
-// An update by the rule of this number in update_rules::All: DeviceUpdate, flat.
-struct UpdateKernelArgs {
-  static constexpr const char* kName = "bindery_update";
-  static constexpr int kMaxStates = 3, kMaxSettings = 4;
-  int32_t rule = 0;
-  DType dtype = {};
-  double learning_rate = 0, weight_decay = 0, rescale = 1, clip = 0;
-  double settings[kMaxSettings] = {};
-  const void* gradient = nullptr;
-  const void* weight = nullptr;
-  void* new_weight = nullptr;
-  void* states[2][kMaxStates] = {};
-  int64_t n = 0;
-  const StepRates* rates = nullptr;
-  const int64_t* committed = nullptr;
-  Statuses statuses = {};
-  void Addresses(const auto& visit) {
-    visit(gradient);
-    visit(weight);
-    visit(new_weight);
-    for (auto& slot : states) {
-      for (void*& state : slot) visit(state);
-    }
-    visit(rates);
-    visit(committed);
-    statuses.Addresses(visit);
-  }
-};
-
-// If all statuses are good, and *unless is kNone: out = in, and one more in *committed. Both may be null.
-struct CommitArgs {
-  static constexpr const char* kName = "bindery_commit";
-  const void* in = nullptr;
-  void* out = nullptr;
-  int64_t units = 0;
-  int32_t unit = 1;
-  const uint64_t* unless = nullptr;
-  int64_t* committed = nullptr;
-  Statuses statuses = {};
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(out);
-    visit(unless);
-    visit(committed);
-    statuses.Addresses(visit);
-  }
-};
-
-// If one of `n` refusals is one, and the status is good, it becomes that of the first. One thread.
-struct RefuseArgs {
-  static constexpr const char* kName = "bindery_refuse";
-  const Refusal* refusals = nullptr;
-  int64_t n = 0;
-  StepStatus* status = nullptr;
-  void Addresses(const auto& visit) {
-    visit(refusals);
-    visit(status);
-  }
-};
-
 // Data that a kernel cannot work on, an index that names nothing, say: what the host will say of it. The first of a
 // piece of work (stream.h) that finds some writes it, in memory of the host.
 struct Fault {
@@ -220,9 +121,5 @@ struct FaultRing {
     visit(refused);
   }
 };
-
-// All kernels that there are.
-using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
-                              UpdateKernelArgs, CommitArgs, RefuseArgs, NumberPieceArgs, MarkPieceArgs>;
 
 }  // namespace bindery::cuda

@@ -24,8 +24,6 @@
 #include "engine/cuda/kernel_args.h"
 #include "engine/cuda/pack.h"
 #include "engine/kernels/arithmetic.h"
-#include "engine/kernels/refuse.h"
-#include "engine/kernels/update_rules.h"
 
 namespace bindery::cuda {
 
@@ -244,96 +242,6 @@ __device__ void Run(const Block& block, const ScaleArgs& args) {
 }
 
 template <class Block>
-__device__ void Run(const Block& block, const FindNotFiniteArgs& args) {
-  ForType(args.dtype, [&]<class T>() {
-    if constexpr (!std::is_integral_v<T>) {
-      const uint64_t first = block.Least([&](int thread) {
-        const int64_t step = static_cast<int64_t>(block.count()) * block.threads();
-        for (int64_t i = static_cast<int64_t>(block.index()) * block.threads() + thread; i < args.n; i += step) {
-          const auto value = flat::Load<T>(static_cast<const T*>(args.in)[i]);
-          if (value - value != 0) return static_cast<uint64_t>(i);  // infinity and what is no number give no zero
-        }
-        return kNone;
-      });
-      block.Each([&](int thread) {
-        if (thread == 0 && first != kNone) block.SetLeast(args.first, first);
-      });
-    }
-  });
-}
-
-template <class Block>
-__device__ void Run(const Block& block, const SetStatusArgs& args) {
-  // All by the thread that writes: others that looked whether the status is good would look while it is written.
-  ForType(args.dtype, [&]<class T>() {
-    ForAll(block, 1, [&](int64_t) {
-      const uint64_t first = *args.first;
-      if (first == kNone || args.status->kind != StepStatus::kGood) return;
-      const auto value = flat::Load<T>(static_cast<const flat::Stored<T>*>(args.in)[first]);
-      *args.status = {.kind = StepStatus::kNotFinite,
-                      .place = args.place,
-                      .element = args.offset + static_cast<int64_t>(first),
-                      .value = static_cast<double>(value)};
-    });
-  });
-}
-
-template <class Block>
-__device__ void Run(const Block& block, const RefuseArgs& args) {
-  ForAll(block, 1, [&](int64_t) { flat::RefuseFirst(args.refusals, args.n, args.status); });
-}
-
-__device__ inline bool AllGood(const Statuses& statuses) {
-  for (int i = 0; i < statuses.count; ++i) {
-    if (statuses.of[i]->kind != StepStatus::kGood) return false;
-  }
-  return true;
-}
-
-// engine/kernels/update_loop.h's arithmetic.
-template <class Rule, class T, class Block>
-__device__ void UpdateAll(const Block& block, const UpdateKernelArgs& args) {
-  constexpr int kStates = Rule::kStates;
-  const StepRates& rates = *args.rates;
-  const UpdateNumbers numbers = Rule::Prepare({.step = rates.step,
-                                               .learning_rate = args.learning_rate * rates.learning_rate,
-                                               .weight_decay = args.weight_decay,
-                                               .settings = {args.settings, UpdateKernelArgs::kMaxSettings}});
-  const T rescale = static_cast<T>(args.rescale * rates.rescale), clip = static_cast<T>(args.clip);
-  T c[std::tuple_size_v<UpdateNumbers>];
-  for (size_t k = 0; k < std::size(c); ++k) c[k] = static_cast<T>(numbers[k]);
-  const int64_t now = *args.committed % 2;
-  void* const* const old_states = args.states[now];
-  void* const* const new_states = args.states[1 - now];
-  ForAll(block, args.n, [&](int64_t i) {
-    T g = static_cast<const T*>(args.gradient)[i] * rescale;
-    if (clip > 0) {  // NaN stays NaN
-      g = g < -clip ? -clip : g;
-      g = g > clip ? clip : g;
-    }
-    T w = static_cast<const T*>(args.weight)[i], s[kStates + 1];
-    for (int k = 0; k < kStates; ++k) s[k] = static_cast<const T*>(old_states[k])[i];
-    Rule::Step(c, g, w, s);
-    static_cast<T*>(args.new_weight)[i] = w;
-    for (int k = 0; k < kStates; ++k) static_cast<T*>(new_states[k])[i] = s[k];
-  });
-}
-
-template <size_t kRule = 0, class Block>
-__device__ void UpdateBy(const Block& block, const UpdateKernelArgs& args) {
-  if constexpr (kRule < std::tuple_size_v<update_rules::All>) {
-    using Rule = std::tuple_element_t<kRule, update_rules::All>;
-    if (args.rule != static_cast<int32_t>(kRule)) return UpdateBy<kRule + 1>(block, args);
-    args.dtype == DType::kFloat32 ? UpdateAll<Rule, float>(block, args) : UpdateAll<Rule, double>(block, args);
-  }
-}
-
-template <class Block>
-__device__ void Run(const Block& block, const UpdateKernelArgs& args) {
-  if (AllGood(args.statuses)) UpdateBy(block, args);
-}
-
-template <class Block>
 __device__ void Run(const Block& block, const NumberPieceArgs& args) {
   ForAll(block, 1, [&](int64_t) {
     *args.piece = args.number + (args.base ? *args.base : 0);
@@ -344,20 +252,6 @@ __device__ void Run(const Block& block, const NumberPieceArgs& args) {
 template <class Block>
 __device__ void Run(const Block& block, const MarkPieceArgs& args) {
   ForAll(block, 1, [&](int64_t) { block.TellHost(args.word, args.number); });
-}
-
-template <class Block>
-__device__ void Run(const Block& block, const CommitArgs& args) {
-  if (!AllGood(args.statuses) || (args.unless && *args.unless != kNone)) return;
-  ForUnit(args.unit, [&]<class Unit>() {
-    ForAll(block, args.units,
-           [&](int64_t i) { static_cast<Unit*>(args.out)[i] = static_cast<const Unit*>(args.in)[i]; });
-  });
-  if (args.committed && block.index() == 0) {
-    block.Each([&](int thread) {
-      if (thread == 0) ++*args.committed;
-    });
-  }
 }
 
 }  // namespace bindery::cuda

@@ -13,15 +13,14 @@
 namespace bindery::cuda {
 namespace {
 
-constexpr int kThreads = 256;           // of a block
 constexpr int kBlocksPerProcessor = 8;  // fill it
-constexpr int kWords = 4;
 
 }  // namespace
 
 CudaStream::CudaStream(Gpu& gpu, Lane lane)
     : Stream(gpu.device, lane), gpu_(gpu), progress_(std::make_shared<Progress>(gpu, lane)),
-      words_(static_cast<uint64_t*>(gpu.Allocate(kWords * sizeof(uint64_t)))), recordings_(gpu) {
+      words_(static_cast<uint64_t*>(gpu.Allocate(kWords * sizeof(uint64_t) + kMaxParts * sizeof(UpdateSquares)))),
+      recordings_(gpu) {
   if (!words_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
   GraphsAreUsed();  // throws now, if the environment asks for something else
   gpu_.Add(this);

@@ -39,6 +39,8 @@ class CudaStream final : public Stream {
   bool WaitFor(std::chrono::milliseconds time) const noexcept override;
   Work Doing() const override;
 
+  static constexpr int64_t kThreads = 256;  // of a block
+
   // Work, between Begin and End. `what` names it in errors; empty: the operation alone does. What the driver refuses of
   // it fails the operation by its fence.
   template <class Args>
@@ -56,7 +58,10 @@ class CudaStream final : public Stream {
   void Copy(const CopyCommand& copy, const std::string& what = {});
   void Fill(void* to, unsigned char value, size_t bytes, const std::string& what = {});
   void Keep(std::shared_ptr<const void> object);  // until that work is done
-  uint64_t* word() const { return words_; }       // of device memory, for whoever works on the stream now
+  // Of device memory, for whoever works on the stream now: a word, and what comes of parts of arrays.
+  uint64_t* word() const { return words_; }
+  UpdateSquares* partial() const { return reinterpret_cast<UpdateSquares*>(words_ + kWords); }
+  static constexpr int64_t kMaxParts = 4096;
   // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece, whose
   // number must be in the device's memory before such a kernel runs. What was enqueued behind it runs all the same, on
   // whatever the kernel left, and fails when it is over.
@@ -81,6 +86,8 @@ class CudaStream final : public Stream {
   void EnterPiece(const std::string& what);  // a new one, unless it is the same
   void Submit() noexcept;
   void Forget();  // lets go of what finished operations kept
+
+  static constexpr int kWords = 4;
 
   Gpu& gpu_;
   std::shared_ptr<Progress> progress_;

@@ -32,27 +32,29 @@ class FlatKernels {
   virtual void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const = 0;   // out += in
   virtual void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const = 0;  // out *= factor
 
-  // What a step's update and commit are made of (engine/kernels/update.h). A backend may have no kernel for a rule:
-  // Update by it throws DeviceError, so it runs on the host.
-  virtual bool HasUpdate(UpdateKernel rule) const = 0;
-  virtual void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
+  // What a step's update and commit are made of (engine/kernels/update.h), of many arrays at once: few commands, where
+  // commands cost something. A backend may have no kernel for a rule, or none that measures for it: Update and Measure
+  // throw DeviceError then, so it runs on the host.
+  virtual bool HasUpdate(UpdateKernel rule, MeasureKernel measure = nullptr) const = 0;
+  virtual void CheckFinite(Stream& stream, DType dtype, std::span<const PlacedElements> all,
                            StepStatus* status) const = 0;
-  // Nothing, unless all statuses are good. `committed`: how many updates were.
-  virtual void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
-                      StepStatuses statuses) const = 0;
+  // Nothing, unless all statuses are good. `committed`: how many updates were. One works on what others write only if
+  // it is by another rule, and behind them.
+  virtual void Update(Stream& stream, std::span<const DeviceUpdate> updates, const StepRates* rates,
+                      const int64_t* committed, StepStatuses statuses) const = 0;
   // Nothing, unless all statuses are good: copies, then counts, unless `committed` is null.
   virtual void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
                       int64_t* committed) const = 0;
 
-  // For norms over devices, where there are kernels: SumOfSquares, ClipFactor and Measure. The others throw
-  // DeviceError, so such updates run on the host.
-  virtual bool HasNorms() const { return false; }
-  virtual void SumOfSquares(Stream& stream, DType dtype, const void* in, int64_t n, double* sum) const;
+  // For norms over devices. Each sum of squares is taken in an order that depends on the number of elements only, and
+  // goes to its place among `sums`.
+  virtual void SumOfSquares(Stream& stream, DType dtype, std::span<const PlacedElements> all, double* sums) const = 0;
   // Of the gradients of these sums of squares, `n` of each device, added up in order (flat::ClipFactor).
   virtual void ClipFactor(Stream& stream, std::span<const double* const> sums, int64_t n, const StepRates* rates,
-                          double limit, double* factor) const;
-  virtual void Measure(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
-                       UpdateSquares* squares) const;
+                          double limit, double* factor) const = 0;
+  // Those that have `measure`.
+  virtual void Measure(Stream& stream, std::span<const DeviceUpdate> updates, const StepRates* rates,
+                       const int64_t* committed) const = 0;
 
   virtual void Refuse(Stream& stream, const Refusal* refusals, int64_t n, StepStatus* status) const = 0;
 };

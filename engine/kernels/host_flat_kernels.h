@@ -56,11 +56,14 @@ class HostFlatKernels final : public FlatKernels {
     Host::Run(
         stream, [=](void* to) { flat::Scale(dtype, to, n, factor); }, out);
   }
-  bool HasUpdate(UpdateKernel) const override { return true; }
-  bool HasNorms() const override { return true; }
-  void SumOfSquares(Stream& stream, DType dtype, const void* in, int64_t n, double* sum) const override {
-    Host::Run(
-        stream, [=](const void* from, double* to) { *to = flat::SumOfSquares(dtype, from, n); }, in, sum);
+  bool HasUpdate(UpdateKernel, MeasureKernel) const override { return true; }
+  void SumOfSquares(Stream& stream, DType dtype, std::span<const PlacedElements> all, double* sums) const override {
+    for (const PlacedElements& one : all) {
+      const auto sum = [dtype, n = one.elements](const void* from, double* to) {
+        *to = flat::SumOfSquares(dtype, from, n);
+      };
+      Host::Run(stream, sum, one.in, sums + one.place);
+    }
   }
   void ClipFactor(Stream& stream, std::span<const double* const> sums, int64_t n, const StepRates* rates, double limit,
                   double* factor) const override {
@@ -71,24 +74,30 @@ class HostFlatKernels final : public FlatKernels {
     };
     Host::Run(stream, run, sums, rates, factor);
   }
-  void Measure(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
-               UpdateSquares* squares) const override {
-    const auto run = [](const DeviceUpdate& here, const StepRates* now, const int64_t* count, UpdateSquares* to) {
-      *to = flat::Measure(here, *now, *count);
+  void Measure(Stream& stream, std::span<const DeviceUpdate> updates, const StepRates* rates,
+               const int64_t* committed) const override {
+    const auto run = [](const DeviceUpdate& here, const StepRates* now, const int64_t* count) {
+      *here.measured = flat::Measure(here, *now, *count);
     };
-    Host::Run(stream, run, update, rates, committed, squares);
+    for (const DeviceUpdate& update : updates) {
+      if (update.measure) Host::Run(stream, run, update, rates, committed);
+    }
   }
-  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
+  void CheckFinite(Stream& stream, DType dtype, std::span<const PlacedElements> all,
                    StepStatus* status) const override {
-    const auto check = [=](const void* from, StepStatus* to) { flat::CheckFinite(dtype, from, n, place, first, to); };
-    Host::Run(stream, check, in, status);
+    for (const PlacedElements& one : all) {
+      const auto check = [=](const void* from, StepStatus* to) {
+        flat::CheckFinite(dtype, from, one.elements, one.place, one.first, to);
+      };
+      Host::Run(stream, check, one.in, status);
+    }
   }
-  void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+  void Update(Stream& stream, std::span<const DeviceUpdate> updates, const StepRates* rates, const int64_t* committed,
               StepStatuses statuses) const override {
     const auto run = [](const DeviceUpdate& here, const StepRates* now, const int64_t* count, StepStatuses all) {
       if (flat::AllGood(all)) flat::Update(here, *now, *count);
     };
-    Host::Run(stream, run, update, rates, committed, statuses);
+    for (const DeviceUpdate& update : updates) Host::Run(stream, run, update, rates, committed, statuses);
   }
   void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
               int64_t* committed) const override {

@@ -1,7 +1,6 @@
 #include "engine/kernels/update.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/kernels/flat.h"
 #include "engine/kernels/refuse.h"
@@ -62,11 +61,6 @@ void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committe
 
 UpdateSquares Measure(const DeviceUpdate& update, const StepRates& rates, int64_t committed) {
   return update.measure(update.dtype, ArgsOf(update, rates), ArraysOf(update, committed));
-}
-
-double ClipFactor(double squares, double rescale, double limit) {
-  const double norm = std::fabs(rescale) * std::sqrt(squares);
-  return norm > limit ? limit / norm : 1;
 }
 
 }  // namespace bindery::flat

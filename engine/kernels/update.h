@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -103,6 +104,12 @@ struct StepTally {
 };
 using StepStatuses = std::span<const StepStatus* const>;  // of all devices that have a say
 
+// Elements of a gradient that are looked at: those from `first` on of `place`.
+struct PlacedElements {
+  const void* in = nullptr;
+  int64_t elements = 0, place = 0, first = 0;
+};
+
 // An update on a device, by the step's rates; addresses are the device's. States lie there twice: those that hold, at
 // [updates committed so far % 2], and room for the next. So neither they nor the weight change before the commit.
 struct DeviceUpdate {
@@ -117,6 +124,7 @@ struct DeviceUpdate {
   std::array<void*, kMaxUpdateStates> states[2] = {};
   int64_t elements = 0;
   const double* clip_factor = nullptr;     // of the gradients, if there is one
+  UpdateSquares* measured = nullptr;       // of these elements, if there is `measure`: where they are put
   const UpdateSquares* squares = nullptr;  // of the parameter, if it is measured
 };
 
@@ -131,7 +139,10 @@ void Refuse(const Refusal* refusals, int64_t n, StepStatus* status);
 void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
 UpdateSquares Measure(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
 // The factor by which gradients of this sum of squares, times `rescale`, have the norm `limit`; at most 1.
-double ClipFactor(double squares, double rescale, double limit);
+constexpr double ClipFactor(double squares, double rescale, double limit) {
+  const double norm = std::fabs(rescale) * std::sqrt(squares);
+  return norm > limit ? limit / norm : 1;
+}
 
 }  // namespace flat
 

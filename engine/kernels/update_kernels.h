@@ -11,7 +11,9 @@
 
 namespace bindery {
 
-std::span<const UpdateKernel> UpdateKernels();  // in the order of update_rules::All
+// In the order of update_rules::All; null: the rule needs no norms.
+std::span<const UpdateKernel> UpdateKernels();
+std::span<const MeasureKernel> MeasureKernels();
 
 template <class Rule>
 UpdateKernel BuiltInKernelOf() {

@@ -15,6 +15,17 @@ std::span<const UpdateKernel> UpdateKernels() {
   }(std::type_identity<update_rules::All>());
 }
 
+std::span<const MeasureKernel> MeasureKernels() {
+  return []<class... Rules>(std::type_identity<std::tuple<Rules...>>) -> std::span<const MeasureKernel> {
+    constexpr auto kOf = []<class Rule>(std::type_identity<Rule>) -> MeasureKernel {
+      if constexpr (requires(float x, float* s) { Rule::Direction(s, x, x, s); }) return MeasureKernelOf<Rule>;
+      return nullptr;
+    };
+    static constexpr MeasureKernel kKernels[] = {kOf(std::type_identity<Rules>())...};
+    return kKernels;
+  }(std::type_identity<update_rules::All>());
+}
+
 const std::vector<UpdateRule>& UpdateRules() {
   using namespace update_rules;
   const std::vector<UpdateSetting> kAdam = {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-8}};

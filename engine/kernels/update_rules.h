@@ -314,7 +314,7 @@ constexpr double TrustRatio(double weight, double direction) {
 //   r = eta |w| / (|g| + wd |w| + epsilon), 1 where eta |w| or |g| is 0;  m = momentum m - lr r (g + wd w);  w = w + m
 struct Lars {
   static constexpr int kStates = 1;
-  static UpdateNumbers Prepare(const UpdateArgs& a) {
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
     const double weight = std::sqrt(a.squares.weight), gradient = std::sqrt(a.squares.direction);
     const double ratio =
         gradient > 0 ? TrustRatio(a.settings[1] * weight, gradient + a.weight_decay * weight + a.settings[2]) : 1;
@@ -336,7 +336,7 @@ struct Lars {
 // with phi(x) = x between the bounds lower and upper (0: none).
 struct Lamb {
   static constexpr int kStates = 2;
-  static UpdateNumbers Prepare(const UpdateArgs& a) {
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
     const double lower = a.settings[3], upper = a.settings[4];
     double weight = std::sqrt(a.squares.weight);
     if (weight < lower) weight = lower;
@@ -392,8 +392,7 @@ struct Swa {
   }
 };
 
-// Without those that go by norms, which only the host and simulated devices measure.
 using All = std::tuple<Sgd, Momentum, Nesterov, Adam, AdamW, Nadam, Adamax, RmsProp, RmsPropMomentum, CenteredRmsProp,
-                       AdaGrad, AdaDelta, Ftrl, SignSgd, Signum, Lion, Ema, Swa>;
+                       AdaGrad, AdaDelta, Ftrl, SignSgd, Signum, Lars, Lamb, Lion, Ema, Swa>;
 
 }  // namespace bindery::update_rules

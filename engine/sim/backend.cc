@@ -64,6 +64,7 @@ struct SimHost {
     update.weight = s.View(update.weight);
     update.new_weight = s.View(update.new_weight);
     if (update.clip_factor) update.clip_factor = Seen(s, update.clip_factor);
+    if (update.measured) update.measured = Seen(s, update.measured);
     if (update.squares) update.squares = Seen(s, update.squares);
     for (auto& slot : update.states) {
       for (void*& state : slot) state = s.View(state);

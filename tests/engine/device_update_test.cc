@@ -2,11 +2,14 @@
 // fetch of each other's memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/backend.h"
 #include "engine/fetch.h"
+#include "engine/kernels/flat.h"
 #include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/sim/sim.h"
@@ -58,7 +61,8 @@ TEST_P(DeviceUpdateTest, TheStatusIsOfTheFirstBadValue) {
     const Tensor good = Make({1, 2, 3}, dtype), bad = Make(values, dtype), status = NewStatus();
     const auto look = [&](const Tensor& tensor, int64_t place) {
       Run({tensor, status}, [=](const FlatKernels& flat, Stream& stream) {
-        flat.CheckFinite(stream, dtype, tensor.address(), tensor.elements(), place, 1000, StatusOf(status));
+        const PlacedElements all[] = {{tensor.address(), tensor.elements(), place, 1000}};
+        flat.CheckFinite(stream, dtype, all, StatusOf(status));
       });
     };
     look(good, 1);
@@ -98,7 +102,7 @@ TEST_P(DeviceUpdateTest, UpdatesByTheRatesAndFlipsTheStates) {
       std::vector<const StepStatus*> all;
       for (const Tensor& status : statuses) all.push_back(StatusOf(status));
       auto* const count = static_cast<int64_t*>(committed.address());
-      flat.Update(stream, update, static_cast<const StepRates*>(rates.address()), count, all);
+      flat.Update(stream, {&update, 1}, static_cast<const StepRates*>(rates.address()), count, all);
       flat.Commit(stream, all, fresh.address(), weight.address(), weight.bytes(), count);
     });
   };
@@ -116,6 +120,100 @@ TEST_P(DeviceUpdateTest, UpdatesByTheRatesAndFlipsTheStates) {
   EXPECT_EQ(Get(a), (List{-2.75, -5.75}));
   EXPECT_EQ(Get(weight), (List{5.75, 10.75}));
   EXPECT_EQ(Get(committed), (List{2}));
+}
+
+// More than a launch of a GPU has room for, of two rules by turns and of one; by norms. The bits of an update, and the
+// status, are those of one array after the other on the host; norms are but for rounding.
+TEST_P(DeviceUpdateTest, ManyArraysAtOnce) {
+  constexpr int kArrays = 170;
+  const StepRates now{.learning_rate = 0.5, .rescale = 2, .step = 3};
+  const double settings[] = {0.9, 0.99, 1e-8, 0, 0}, factor = 0.75;
+  const UpdateSquares known{3, 5};
+  const UpdateRule& lamb = *std::ranges::find(UpdateRules(), "lamb", &UpdateRule::name);
+  const auto bytes_of = [&](const void* bytes, size_t count) {
+    HostTensor host(DType::kUInt8, {static_cast<int64_t>(count)});
+    std::memcpy(host.raw(), bytes, count);
+    const Tensor tensor(engine_, GetParam(), DType::kUInt8, host.shape());
+    tensor.CopyFrom(host);
+    return tensor;
+  };
+  const Tensor rates = bytes_of(&now, sizeof now), clip_factor = bytes_of(&factor, sizeof factor),
+               squares = bytes_of(&known, sizeof known), committed = Make({0}, DType::kInt64), status = NewStatus(),
+               sums = Make(std::vector<double>(kArrays + 1), DType::kFloat64),
+               measured = Make(std::vector<double>(2 * kArrays), DType::kFloat64);
+  std::vector<Tensor> used = {rates, clip_factor, squares, committed, status, sums, measured};
+  std::vector<PlacedElements> all;
+  std::vector<DeviceUpdate> updates, on_host;
+  std::vector<std::vector<HostTensor>> hosts(kArrays);
+  std::vector<Tensor> news;
+  double expected_factor = 0;
+  for (int a = 0; a < kArrays; ++a) {
+    const int64_t n = a % 50 == 7 ? 5000 : a % 17;
+    const bool by_norms = a >= 60 || a % 2 == 0;
+    DeviceUpdate u{.kernel = by_norms ? lamb.kernel : BuiltInKernelOf<update_rules::Adam>(),
+                   .measure = by_norms && a % 3 == 0 ? lamb.measure : nullptr,
+                   .dtype = DType::kFloat32,
+                   .args = {.learning_rate = 1 + 0.1 * a, .weight_decay = 0.01, .settings = settings},
+                   .num_states = 2,
+                   .elements = n};
+    DeviceUpdate& here = on_host.emplace_back(u);
+    for (int k = 0; k < 7; ++k) {  // gradient, weight, new weight, states
+      HostTensor& host = hosts[static_cast<size_t>(a)].emplace_back(DType::kFloat32, Shape{n});
+      for (int64_t i = 0; i < n; ++i) host.Set(i, k < 2 ? std::sin(static_cast<double>(i + 3 * a + 5 * k)) : 0);
+      const Tensor& tensor = used.emplace_back(engine_, GetParam(), DType::kFloat32, host.shape());
+      tensor.CopyFrom(host);
+      const auto set = [&](DeviceUpdate* to, void* address) {
+        if (k == 0) to->gradient = address;
+        if (k == 1) to->weight = address;
+        if (k == 2) to->new_weight = address;
+        if (k > 2) to->states[(k - 3) / 2][static_cast<size_t>((k - 3) % 2)] = address;
+      };
+      set(&u, tensor.address());
+      set(&here, host.raw());
+      if (k == 2) news.push_back(tensor);
+    }
+    const void* const gradient = hosts[static_cast<size_t>(a)][0].raw();
+    expected_factor += flat::SumOfSquares(DType::kFloat32, gradient, n);
+    u.clip_factor = static_cast<const double*>(clip_factor.address());
+    here.clip_factor = &factor;
+    if (u.measure) {
+      u.measured = static_cast<UpdateSquares*>(measured.address()) + a;
+      u.squares = static_cast<const UpdateSquares*>(squares.address());
+      here.squares = &known;
+    }
+    updates.push_back(u);
+    all.push_back({u.gradient, n, a, 0});
+  }
+  Run(used, [&](const FlatKernels& flat, Stream& stream) {
+    const auto* const r = static_cast<const StepRates*>(rates.address());
+    const auto* const count = static_cast<const int64_t*>(committed.address());
+    const StepStatus* const statuses[] = {StatusOf(status)};
+    double* const sum = static_cast<double*>(sums.address());
+    flat.CheckFinite(stream, DType::kFloat32, all, StatusOf(status));
+    flat.SumOfSquares(stream, DType::kFloat32, all, sum);
+    const double* const of_devices[] = {sum};
+    flat.ClipFactor(stream, of_devices, kArrays, r, 0.5, sum + kArrays);
+    flat.Measure(stream, updates, r, count);
+    flat.Update(stream, updates, r, count, statuses);
+  });
+  EXPECT_EQ(Get(status), (std::vector<double>{0, 0, 0, 0}));
+  const std::vector<double> actual_sums = Get(sums), actual_measured = Get(measured);
+  EXPECT_NEAR(actual_sums[kArrays], flat::ClipFactor(expected_factor, 2, 0.5), 1e-12);
+  for (size_t a = 0; a < kArrays; ++a) {
+    const DeviceUpdate& here = on_host[a];
+    EXPECT_NEAR(actual_sums[a], flat::SumOfSquares(DType::kFloat32, here.gradient, here.elements), 1e-10) << a;
+    const UpdateSquares squares_of = here.measure ? flat::Measure(here, now, 0) : UpdateSquares();
+    EXPECT_NEAR(actual_measured[2 * a], squares_of.weight, 1e-10) << a;
+    EXPECT_NEAR(actual_measured[2 * a + 1], squares_of.direction, 1e-10 * (1 + squares_of.direction)) << a;
+    flat::Update(here, now, 0);
+    EXPECT_EQ(news[a].ToHost(), hosts[a][2]) << a;
+  }
+  used[7 + 7 * 160].Fill(std::nan(""));
+  Run(used, [&](const FlatKernels& flat, Stream& stream) {
+    flat.CheckFinite(stream, DType::kFloat32, all, StatusOf(status));
+  });
+  const HostTensor seen = status.ToHost();
+  EXPECT_EQ(static_cast<const StepStatus*>(seen.raw())->place, 160);
 }
 
 TEST(Fetch, GivesEachDeviceWhatItCanRead) {

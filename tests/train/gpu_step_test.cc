@@ -41,7 +41,8 @@ HostTensor Of(Shape shape, double first) {
 
 // A normalisation that keeps states, dropout, and a loss scale that grows; the learning rate is another in each step,
 // and in the middle batches are of another size.
-Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = false) {
+Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = false,
+              const std::string& optimizer = "adam(lr=0.1)", const std::string& average = "") {
   cuda::UseGraphs(graphs);
   Symbol x =
       Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 7}, "hidden"), {.fix_gamma = false}, "norm"));
@@ -53,9 +54,10 @@ Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = f
   HostTensorMap params, aux;
   for (const StoredParameter& p : group.store().parameters()) (p.auxiliary ? aux : params)[p.name] = Of(p.shape, 0.25);
   group.SetParams(params, aux);
-  Updater updater(&group, {.optimizer = MakeOptimizer("adam(lr=0.1)"),
+  Updater updater(&group, {.optimizer = MakeOptimizer(optimizer),
                            .schedule = ParseSchedule("factor(step=1, factor=0.9)", 0.1),
-                           .loss_scale = ParseLossScaling("dynamic(start=8, interval=3)")});
+                           .loss_scale = ParseLossScaling("dynamic(start=8, interval=3)"),
+                           .average = ParseAveraging(average)});
   TrainingMetric metric(MakeMetric("accuracy,cross-entropy"), network);
   StepMeasurement measurements[Updater::kInFlight];
   Outcome outcome;
@@ -91,6 +93,22 @@ Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = f
   cuda::UseGraphs(true);
   for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
   return outcome;
+}
+
+// Norms and averages are the GPU's, too: as on CPUs, but for rounding.
+TEST(GpuStepTest, ByNorms) {
+  for (const char* optimizer : {"sgd(lr=0.1, momentum=0.9, clip_norm=0.05)", "lars(lr=0.1, eta=0.5, wd=0.01)",
+                                "lamb(lr=0.01, wd=0.01, clip_norm=0.05)"}) {
+    SCOPED_TRACE(optimizer);
+    const auto train = [&](bool graphs, Device device) {
+      return Train(graphs, {device}, false, optimizer, "ema(0.9)");
+    };
+    const Outcome one_by_one = train(false, Cuda(0)), graphs = train(true, Cuda(0)), on_cpu = train(true, Cpu());
+    EXPECT_EQ(one_by_one.tensors, graphs.tensors);
+    for (const size_t step : {2, 3, 4, 5, 8, 9}) EXPECT_EQ(graphs.launches[step], 1) << "step " << step;
+    // Outputs of all steps: the gradient of what a normalisation takes away again is all rounding.
+    for (size_t i = 0; i < kSteps; ++i) EXPECT_LT(MaxAbsDiff(graphs.tensors[i], on_cpu.tensors[i]), 1e-4) << i;
+  }
 }
 
 TEST(GpuStepTest, OneGpu) {

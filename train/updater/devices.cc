@@ -161,21 +161,15 @@ void Updater::OnDevices::AppendCheck(const Owner& owner, const Share& share) {
   const StepBlock* const block = executors_[owner.device]->block();
   check.reads = {share.sum.var(), Rates(owner).var(), owner.status.var()};
   check.writes = {owner.status.var()};
-  std::vector<PieceOfSum> pieces;
+  std::vector<PlacedElements> pieces;
   ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
     pieces.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
   });
   check.run = [&flat = Backend::Of(device.kind).flat(), first, block, sum = share.sum, status = owner.status,
                squares = owner.gradients, pieces = std::move(pieces)](const OpContext& context) {
     if (first) flat.Refuse(context.stream, &block->refusal, 1, Of<StepStatus>(status));
-    for (const PieceOfSum& piece : pieces) {
-      flat.CheckFinite(context.stream, sum.dtype(), piece.gradient, piece.elements, piece.place, piece.first,
-                       Of<StepStatus>(status));
-      if (squares.defined()) {
-        flat.SumOfSquares(context.stream, sum.dtype(), piece.gradient, piece.elements,
-                          Of<double>(squares) + piece.place);
-      }
-    }
+    flat.CheckFinite(context.stream, sum.dtype(), pieces, Of<StepStatus>(status));
+    if (squares.defined()) flat.SumOfSquares(context.stream, sum.dtype(), pieces, Of<double>(squares));
   };
   parts_.push_back(std::move(check));
 }
@@ -205,13 +199,13 @@ void Updater::OnDevices::AppendStatuses() {
 
 void Updater::OnDevices::ListUpdates(Owner* owner) {
   const Optimizer& optimizer = *updater_.optimizer_;
+  std::vector<DeviceUpdate> averages;
   for (const Share& share : owner->shares) {
     const BlockState& block = Block(share.block);
     const Tensor& weight = ValuesOn(owner->device, share.block);
     const StateRange& states = *std::ranges::find(block.states, share.begin, &StateRange::begin);
     ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
       const int64_t at = begin - share.begin;
-      owner->places.push_back(place);
       DeviceUpdate& u = owner->updates.emplace_back(
           DeviceUpdate{.kernel = optimizer.kernel(),
                        .measure = piece.measured() ? optimizer.measure() : nullptr,
@@ -226,6 +220,7 @@ void Updater::OnDevices::ListUpdates(Owner* owner) {
                        .num_states = optimizer.state_count(),
                        .elements = end - begin,
                        .clip_factor = clips_ ? Of<const double>(owner->clip_factor) : nullptr});
+      if (u.measure) u.measured = Of<UpdateSquares>(owner->measured) + place;
       for (int slot = 0; slot < 2; ++slot) {
         for (int i = 0; i < u.num_states; ++i) {
           u.states[slot][static_cast<size_t>(i)] = At(states.slots[slot][static_cast<size_t>(i)], at);
@@ -241,10 +236,10 @@ void Updater::OnDevices::ListUpdates(Owner* owner) {
                            .num_states = 1,
                            .elements = u.elements};
       for (int slot = 0; slot < 2; ++slot) average.states[slot][0] = At(states.slots[slot].back(), at);
-      owner->updates.push_back(average);
-      owner->places.push_back(place);
+      averages.push_back(average);
     });
   }
+  owner->updates.insert(owner->updates.end(), averages.begin(), averages.end());  // of what those make
 }
 
 void Updater::OnDevices::AppendUpdate(const Owner& owner) {
@@ -265,9 +260,7 @@ void Updater::OnDevices::AppendUpdate(const Owner& owner) {
   update.run = [&flat = Backend::Of(device.kind).flat(), owner, rates, statuses = statuses_[owner.device],
                 blocks = updater_.blocks_, optimizer = updater_.optimizer_](const OpContext& context) {
     const std::vector<const StepStatus*> all = Addresses<const StepStatus>(statuses);
-    for (const DeviceUpdate& u : owner.updates) {
-      flat.Update(context.stream, u, Of<const StepRates>(rates), Of<const int64_t>(owner.committed), all);
-    }
+    flat.Update(context.stream, owner.updates, Of<const StepRates>(rates), Of<const int64_t>(owner.committed), all);
   };
   parts_.push_back(std::move(update));
 }

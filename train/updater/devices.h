@@ -76,14 +76,9 @@ class Updater::OnDevices {
     // Sums of squares by place: of gradients, and of what is measured; and what follows from those of all owners.
     Tensor gradients = {}, measured = {}, clip_factor = {}, squares = {};
     std::vector<DeviceUpdate> updates = {};
-    std::vector<int64_t> places = {};  // of updates
   };
 
   // What a part of a step holds and works on.
-  struct PieceOfSum {
-    const void* gradient;
-    int64_t elements, place, first;
-  };
   struct Copy {
     const void* from;
     void* to;

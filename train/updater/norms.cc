@@ -38,11 +38,7 @@ void Updater::OnDevices::AppendMeasures() {
     measure.writes = {owner.measured.var()};
     measure.run = [&flat = Backend::Of(devices_[owner.device].kind).flat(), owner, rates, blocks = updater_.blocks_,
                    optimizer = updater_.optimizer_](const OpContext& context) {
-      for (size_t i = 0; i < owner.updates.size(); ++i) {
-        if (!owner.updates[i].measure) continue;
-        flat.Measure(context.stream, owner.updates[i], Of<const StepRates>(rates), Of<const int64_t>(owner.committed),
-                     Of<UpdateSquares>(owner.measured) + owner.places[i]);
-      }
+      flat.Measure(context.stream, owner.updates, Of<const StepRates>(rates), Of<const int64_t>(owner.committed));
     };
     parts_.push_back(std::move(measure));
     measured.push_back(owner.measured);
@@ -60,8 +56,8 @@ void Updater::OnDevices::AppendMeasures() {
       flat.Sum(context.stream, DType::kFloat64, sources, to.address(), to.elements());
     };
     parts_.push_back(std::move(sum));
-    for (size_t i = 0; i < owner.updates.size(); ++i) {
-      if (owner.updates[i].measure) owner.updates[i].squares = Of<const UpdateSquares>(owner.squares) + owner.places[i];
+    for (DeviceUpdate& u : owner.updates) {
+      if (u.measure) u.squares = Of<UpdateSquares>(owner.squares) + (u.measured - Of<UpdateSquares>(owner.measured));
     }
   }
 }

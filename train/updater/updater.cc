@@ -231,8 +231,7 @@ void Updater::Prepare() {
   for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
   const auto updates = [&](const Device& device) {
     const FlatKernels& flat = Backend::Of(device.kind).flat();
-    const bool norms = optimizer_->options().clip_norm > 0 || optimizer_->measure();
-    return flat.HasUpdate(optimizer_->kernel()) && (!norms || flat.HasNorms()) &&
+    return flat.HasUpdate(optimizer_->kernel(), optimizer_->measure()) &&
            (!average_ || flat.HasUpdate(average_->kernel));
   };
   const auto all_devices = [this](const auto& are) {

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "engine/cuda/report.h"
 #include "engine/cuda/stream.h"
-#include "engine/kernels/update.h"
 #include "engine/memory/arena.h"
 #include "engine/memory/storage.h"
 #include "engine/sim/sim.h"
@@ -342,16 +341,6 @@ TEST(CudaMemoryTest, UseAfterFreeIsSeen) {
   const std::vector<std::string> violations = fake::TakeViolations();
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_NE(violations[0].find("bindery_fill on GPU 8 uses 1 bytes at"), std::string::npos) << violations[0];
-}
-
-// But for those that go by norms, which it does not measure.
-TEST(CudaUpdateTest, HasTheBuiltInRules) {
-  const FlatKernels& flat = Backend::Of(DeviceKind::kCuda).flat();
-  for (const UpdateRule& rule : UpdateRules()) {
-    EXPECT_EQ(flat.HasUpdate(rule.kernel), !rule.measure) << rule.name;
-    EXPECT_TRUE(!rule.without_first || flat.HasUpdate(rule.without_first)) << rule.name;
-  }
-  EXPECT_FALSE(flat.HasUpdate([](DType, const UpdateArgs&, const UpdateArrays&) {}));  // a user's
 }
 
 TEST(CudaReportTest, SaysWhatAGpuLacks) {

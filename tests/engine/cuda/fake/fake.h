@@ -54,6 +54,7 @@ Live CountLive();
 
 void RefuseImages(bool yes);  // that are neither the program's nor loaded already, as a driver that is too old
 
+int64_t KernelLaunches();      // so far, or into graphs
 int64_t GraphLaunches();       // so far
 void RefuseCapture(bool yes);  // as a driver that cannot
 

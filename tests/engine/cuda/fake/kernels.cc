@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/cuda/image.h"
-#include "engine/cuda/kernels_body.h"
+#include "engine/cuda/step_body.h"
 #include "tests/engine/cuda/fake/state.h"
 
 namespace bindery::cuda::fake {
@@ -22,6 +22,7 @@ Images& AllImages() {
 std::vector<FakeKernel> (*loader)(const void* image) = nullptr;
 std::atomic<unsigned> other_threads = 0;
 std::atomic<bool> real_threads = false, refuses_images = false;
+std::atomic<int64_t> launches = 0;
 std::mutex images_mutex;
 
 [[maybe_unused]] const bool kEngines = (AddImage<AllKernels>(bindery_cuda_image), true);
@@ -53,6 +54,7 @@ CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
     if (x == 0 || threads == 0 || threads > 1024 || y * z * threads_y * threads_z != 1 || shared > 48 << 10 || extra) {
       return Refuse("cuLaunchKernel", "a launch of this form");
     }
+    ++launches;
     const auto& kernel = *reinterpret_cast<const FakeKernel*>(function);
     if (const unsigned other = other_threads; other > 0 && !kernel.fixed_threads) threads = other;
     const Blocks blocks{static_cast<int>(x), static_cast<int>(threads), real_threads};
@@ -71,6 +73,8 @@ void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels) 
 void SetLoader(std::vector<FakeKernel> (*load)(const void* image)) { loader = load; }
 
 void RefuseImages(bool yes) { refuses_images = yes; }
+
+int64_t KernelLaunches() { return launches; }
 
 void UseRealThreads(bool use) { real_threads = use; }
 void SetThreads(int threads) { other_threads = static_cast<unsigned>(threads); }
