@@ -164,6 +164,14 @@ std::vector<Symbol> AttentionGradient(const GradientContext& g) {
   return result;
 }
 
+// Scores of all queries with all keys, and sums of values; of gradients, which compute the scores again, four products
+// more.
+double OperationsOfAttention(const Shape& query, const Shape& key, const Shape& output, double of_query,
+                             double of_output) {
+  return (of_query * static_cast<double>(query.Elements()) + of_output * static_cast<double>(output.Elements())) *
+         static_cast<double>(key[-2]);
+}
+
 }  // namespace
 
 Symbol Attention(const Symbol& query, const Symbol& key, const Symbol& value, const AttentionAttrs& attrs,
@@ -245,6 +253,7 @@ const OpDef& AttentionOp() {
       .infer = InferAttention,
       .check = [](const AnyAttrs& attrs) { CheckAttentionAttrs(attrs.get<AttentionAttrs>()); },
       .gradient = AttentionGradient,
+      .operations = [](auto in, auto out) { return OperationsOfAttention(in[0], in[1], out[0], 2, 2); },
   };
   return op;
 }
@@ -262,6 +271,7 @@ const OpDef& AttentionGradOp() {
       .infer = InferAttentionGrad,
       .check = [](const AnyAttrs& attrs) { CheckAttentionAttrs(attrs.get<AttentionGradAttrs>()); },
       .not_differentiable = "the second derivative of attention is not provided",
+      .operations = [](auto in, auto) { return OperationsOfAttention(in[1], in[2], in[0], 6, 4); },
   };
   return op;
 }

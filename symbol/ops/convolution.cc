@@ -199,6 +199,7 @@ const OpDef& ConvolutionAddOp() {
           },
       .check = [](const AnyAttrs& attrs) { CheckConvolution(attrs.get<ConvolutionAttrs>()); },
       .not_differentiable = "it is made in predictions alone",
+      .operations = [](auto in, auto out) { return OperationsOfSums(out[0], in[1]); },
   };
   return op;
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "symbol/ops/activation.h"
+#include "symbol/ops/operations.h"
 #include "symbol/ops/rules.h"
 
 namespace bindery::rule {
@@ -43,7 +44,8 @@ class LinearLayer {
                   Layer::Infer(c.attrs<Attrs>(), c.in(0), c.in(1), c.out(0));
                 },
             .check = Check<Attrs>,
-            .gradient = Gradient};
+            .gradient = Gradient,
+            .operations = [](auto in, auto out) { return OperationsOfSums(out[0], in[1]); }};
   }
   static OpDef GradData(std::string doc) {
     return {.name = std::string(Layer::kName) + "GradData",
@@ -58,6 +60,7 @@ class LinearLayer {
                 },
             .check = Check<GradDataAttrs>,
             .gradient = GradDataGradient,
+            .operations = [](auto in, auto) { return OperationsOfSums(in[0], in[1]); },
             .zero_to_zero = true};
   }
   static OpDef GradWeight(std::string doc) {
@@ -74,6 +77,7 @@ class LinearLayer {
                 },
             .check = Check<Attrs>,
             .gradient = GradWeightGradient,
+            .operations = [](auto in, auto out) { return OperationsOfSums(in[0], out[0]); },
             .zero_to_zero = true};
   }
 

@@ -166,6 +166,15 @@ void InferDot(InferContext& c) {
   InferComposed(c, ComposeDot);
 }
 
+// (..., m, k) times (..., k, n), either of them transposed: of each matrix, a has m k elements. A vector has one row.
+double OperationsOfProducts(std::span<const Shape> in, std::span<const Shape> out) {
+  const auto extent = [](const Shape& shape, int axis) {
+    return shape.rank() >= -axis ? static_cast<double>(shape[axis]) : 1.0;
+  };
+  const double depth = extent(in[0], -1) * extent(in[0], -2) / std::max(1.0, extent(out[0], -2));
+  return 2 * static_cast<double>(out[0].Elements()) * depth;
+}
+
 }  // namespace
 
 Symbol Gemm(const Symbol& a, const Symbol& b, const Symbol& c, const GemmAttrs& attrs, const std::string& name) {
@@ -210,6 +219,7 @@ const OpDef& MatMulOp() {
       .inputs = {"a", "b"},
       .infer = InferMatMul,
       .gradient = MatMulGradient,
+      .operations = OperationsOfProducts,
       .zero_to_zero = true,
   };
   return op;
@@ -223,6 +233,7 @@ const OpDef& DotOp() {
       .inputs = {"a", "b"},
       .infer = InferDot,
       .compose = ComposeDot,
+      .operations = OperationsOfProducts,
   };
   return op;
 }

@@ -174,6 +174,11 @@ std::vector<Symbol> RecurrentGradient(const GradientContext& g) {
   return result;
 }
 
+// A step multiplies a sample's state by the weights of the gates; its gradient, those of the gates.
+double OperationsOfStates(const Shape& gates, int64_t hidden) {
+  return 2.0 * static_cast<double>(gates.Elements()) * static_cast<double>(hidden);
+}
+
 }  // namespace
 
 Symbol Recurrent(const std::vector<Symbol>& inputs, const Attrs& attrs, const std::string& name) {
@@ -257,6 +262,7 @@ const OpDef& RecurrentOp() {
       .infer = InferStates,
       .check = CheckRecurrentAttrs,
       .gradient = RecurrentGradient,
+      .operations = [](auto in, auto) { return OperationsOfStates(in[0], in[1][-1]); },
   };
   return op;
 }
@@ -274,6 +280,7 @@ const OpDef& RecurrentGradOp() {
       .infer = InferStatesGrad,
       .check = CheckRecurrentAttrs,
       .not_differentiable = "the second derivative of a recurrent layer is not provided",
+      .operations = [](auto in, auto out) { return OperationsOfStates(out[0], in[0][-1]); },
   };
   return op;
 }

@@ -24,30 +24,13 @@ constexpr int64_t kSmall = 8;
 
 int64_t BytesOf(const ValueType& type) { return type.shape.Elements() * SizeOf(type.dtype); }
 
-// Of the operators of which they are most of the work.
 double OperationsOf(const Graph& graph, const NodeTypes& types, int n) {
   const Node& node = *graph.nodes[n];
-  const std::string_view op = node.op().name;
-  const auto input = [&](size_t i) -> const Shape& {
-    const Entry& entry = node.inputs()[i];
-    return types[graph.IndexOf(entry.node)][entry.output].shape;
-  };
-  const auto elements = [](const Shape& shape) { return static_cast<double>(shape.Elements()); };
-  const auto last = [](const Shape& shape, int axis) {
-    return shape.rank() >= -axis ? static_cast<double>(shape[axis]) : 1;
-  };
-  const Shape& out = types[n][0].shape;
-  if (op == "Convolution" || op == "FullyConnected") {
-    return 2 * elements(out) * static_cast<double>(input(1).CountFrom(1));
-  }
-  if (op == "Deconvolution") return 2 * elements(input(0)) * static_cast<double>(input(1).CountFrom(1));
-  if (op == "MatMul" || op == "Dot") {
-    const double rows = std::max(1.0, last(out, -2));
-    return 2 * elements(out) * last(input(0), -1) * last(input(0), -2) / rows;
-  }
-  if (op == "Attention") return 4 * elements(input(0)) * last(input(1), -2);
-  if (op == "Recurrent") return 2 * elements(input(1)) * elements(input(0)) / std::max(1.0, last(input(0), -1));
-  return 0;
+  if (node.is_variable() || !node.op().operations) return 0;
+  std::vector<Shape> inputs, outputs;
+  for (const Entry& input : node.inputs()) inputs.push_back(types[graph.IndexOf(input.node)][input.output].shape);
+  for (const ValueType& output : types[n]) outputs.push_back(output.shape);
+  return node.op().operations(inputs, outputs);
 }
 
 bool Says(const Node& node, std::initializer_list<std::string_view> texts) {

@@ -1,7 +1,6 @@
 #include "train/trace/call_times.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "engine/collective.h"
 #include "executor/data_parallel_executor_group.h"
+#include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
@@ -191,54 +191,16 @@ void AddSlices(const std::vector<CallTime>& times, Trace* trace) {
 }
 
 double OperationsOf(const Plan& plan, const PlanCall& call) {
-  // Which values say how many products there are: of a convolution each element of the output is a sum over the weight
-  // of one filter; of a matrix product, over the extent that the factors share. By name, as plans have them: a call has
-  // no other trace of its operator's definition.
-  struct Rule {
-    bool weight_is_output;  // else the second input
-    int per_element;        // the value, an input (0, 1) or the output (-1), of whose elements each takes such a sum
+  const OpDef* const op = FindOpOrNull(call.op);
+  if (!op || !op->operations || call.outputs[0] < 0) return 0;
+  const auto shapes_of = [&plan](const std::vector<int>& values) {
+    std::vector<Shape> shapes;
+    for (const int value : values) {
+      shapes.push_back(value < 0 ? Shape() : plan.values[static_cast<size_t>(value)].type.shape);
+    }
+    return shapes;
   };
-  static const std::map<std::string, Rule> kRules = {
-      {"ConvolutionAdd", {false, -1}},        {"Deconvolution", {false, 0}},          {"Convolution", {false, -1}},
-      {"ConvolutionGradData", {false, 0}},    {"ConvolutionGradWeight", {true, 0}},   {"FullyConnected", {false, -1}},
-      {"FullyConnectedGradData", {false, 0}}, {"FullyConnectedGradWeight", {true, 0}}};
-  const auto shape_of = [&](const std::vector<int>& values, size_t i) -> const Shape* {
-    return i < values.size() && values[i] >= 0 ? &plan.values[static_cast<size_t>(values[i])].type.shape : nullptr;
-  };
-  if (call.op == "MatMul") {
-    const Shape *a = shape_of(call.inputs, 0), *b = shape_of(call.inputs, 1), *out = shape_of(call.outputs, 0);
-    if (!a || !b || !out || a->rank() < 2 || b->rank() < 2 || out->rank() < 2 || out->Elements() == 0) return 0;
-    // (.., m, k) times (.., k, n), either of them transposed: |a| / batch = m k, and so on.
-    const double rows = static_cast<double>((*out)[-2]);
-    const double inner = static_cast<double>((*a)[-1]) * static_cast<double>((*a)[-2]) / rows;
-    return 2 * static_cast<double>(out->Elements()) * inner;
-  }
-  // A step multiplies a sample's state, (H), by the weights of G gates, (G H, H); its gradient those of the gates.
-  if (call.op == "Recurrent" || call.op == "RecurrentGrad") {
-    const bool forward = call.op == "Recurrent";
-    const Shape* gates = forward ? shape_of(call.inputs, 0) : shape_of(call.outputs, 0);
-    const Shape* hidden = shape_of(call.inputs, forward ? 1 : 0);  // whose last extent is H: weights, states' gradients
-    if (!gates || !hidden || hidden->rank() < 1) return 0;
-    return 2 * static_cast<double>(gates->Elements()) * static_cast<double>((*hidden)[-1]);
-  }
-  // Scores of all queries with all keys, and sums of values; their gradients compute the scores again and take four
-  // products more.
-  if (call.op == "Attention" || call.op == "AttentionGrad") {
-    const bool forward = call.op == "Attention";
-    const Shape *query = shape_of(call.inputs, forward ? 0 : 1), *key = shape_of(call.inputs, forward ? 1 : 2);
-    const Shape* output = forward ? shape_of(call.outputs, 0) : shape_of(call.inputs, 0);
-    if (!query || !key || !output || key->rank() < 2) return 0;
-    return (static_cast<double>(query->Elements()) * (forward ? 2 : 6) +
-            static_cast<double>(output->Elements()) * (forward ? 2 : 4)) *
-           static_cast<double>((*key)[-2]);
-  }
-  const auto rule = kRules.find(call.op);
-  if (rule == kRules.end()) return 0;
-  const auto& [weight_is_output, per_element] = rule->second;
-  const Shape* weight = weight_is_output ? shape_of(call.outputs, 0) : shape_of(call.inputs, 1);
-  const Shape* sums = per_element < 0 ? shape_of(call.outputs, 0) : shape_of(call.inputs, 0);
-  if (!weight || !sums || weight->rank() < 1) return 0;
-  return 2 * static_cast<double>(sums->Elements()) * static_cast<double>(weight->CountFrom(1));
+  return op->operations(shapes_of(call.inputs), shapes_of(call.outputs));
 }
 
 int64_t BytesOf(const Plan& plan, const PlanCall& call) {
