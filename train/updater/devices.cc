@@ -156,18 +156,15 @@ void Updater::OnDevices::AppendSum(int block) {
 
 void Updater::OnDevices::AppendCheck(const Owner& owner, const Share& share) {
   const Device device = devices_[owner.device];
-  const bool first = &share == &owner.shares.front();
   Operation check = Part("check of gradients", device);
-  const StepBlock* const block = executors_[owner.device]->block();
-  check.reads = {share.sum.var(), Rates(owner).var(), owner.status.var()};
+  check.reads = {share.sum.var(), owner.status.var()};
   check.writes = {owner.status.var()};
   std::vector<PlacedElements> pieces;
   ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
     pieces.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
   });
-  check.run = [&flat = Backend::Of(device.kind).flat(), first, block, sum = share.sum, status = owner.status,
+  check.run = [&flat = Backend::Of(device.kind).flat(), sum = share.sum, status = owner.status,
                squares = owner.gradients, pieces = std::move(pieces)](const OpContext& context) {
-    if (first) flat.Refuse(context.stream, &block->refusal, 1, Of<StepStatus>(status));
     flat.CheckFinite(context.stream, sum.dtype(), pieces, Of<StepStatus>(status));
     if (squares.defined()) flat.SumOfSquares(context.stream, sum.dtype(), pieces, Of<double>(squares));
   };
@@ -178,7 +175,7 @@ void Updater::OnDevices::AppendRefusals(const Owner& owner) {
   const Device device = devices_[owner.device];
   Operation check = Part("check of data", device);
   check.reads = {Rates(owner).var(), owner.status.var()};
-  // What the backward has written: then it is over.
+  // What the backward has written: then it is over, and refuses nothing any more.
   for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
     const DeviceRange have = DevicesOf(b);
     if (have.contains(owner.device)) check.reads.push_back(Stored(b).gradients[owner.device - have.first].var());

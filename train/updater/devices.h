@@ -35,9 +35,7 @@ class Updater::OnDevices {
     MakeRecount();
     MakeForgive();
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) AppendSum(b);
-    for (const Owner& owner : owners_) {
-      if (owner.shares.empty()) AppendRefusals(owner);
-    }
+    for (const Owner& owner : owners_) AppendRefusals(owner);
     AppendStatuses();
     if (clips_) AppendClipFactors();
     for (Owner& owner : owners_) ListUpdates(&owner);

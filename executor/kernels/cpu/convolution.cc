@@ -23,6 +23,7 @@
 #include "executor/kernels/cpu/tuning.h"
 #include "executor/kernels/cpu/util.h"
 #include "executor/kernels/cpu/winograd.h"
+#include "symbol/ops/operations.h"
 
 namespace bindery::cpu {
 namespace {
@@ -51,7 +52,7 @@ struct Problem {
       pad_begin.push_back(window.pad_begin);
       pad_end.push_back(window.pad_end);
     }
-    flops = ConvolutionFlops(output, weight);
+    flops = OperationsOfSums(output, weight);
   }
 
   memory::data_type type() const { return *ToDnnl(dtype); }

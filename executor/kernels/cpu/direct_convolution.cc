@@ -12,6 +12,7 @@
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/operations.h"
 
 namespace bindery::cpu {
 namespace {
@@ -91,7 +92,7 @@ MaybeKernel DirectConvolution(const KernelSpec& spec, int addend) {
     kernel.input_formats[static_cast<size_t>(addend)] = kernel.output_formats[0];
     kernel.inplace = {{addend, 0}};
   }
-  kernel.threads = ThreadsForWork(spec, ConvolutionFlops(output, weight));
+  kernel.threads = ThreadsForWork(spec, OperationsOfSums(output, weight));
   const Format own = TapsByFilters(weight.rank());
   for (const Format& format : {spec.input_is_open[1] ? own : spec.input_formats[1], own}) {
     kernel.input_formats[1] = Canonical(format, weight);

@@ -12,6 +12,7 @@
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/operations.h"
 
 namespace bindery::cpu {
 namespace {
@@ -208,7 +209,7 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
   const Format x = AsGivenOr(preferred.input, spec.input_formats[1], data), own = TapsByFilters(weight.rank());
   kernel.input_formats = {Canonical(preferred.output, output), Canonical(x, data)};
-  kernel.threads = ThreadsForWork(spec, ConvolutionFlops(output, weight));
+  kernel.threads = ThreadsForWork(spec, OperationsOfSums(output, weight));
   const auto finished = [&](auto loop) {
     kernel.scratch_bytes = loop.scratch_bytes();
     return WithLoop(std::move(kernel), std::move(loop));

@@ -15,11 +15,6 @@ namespace bindery::cpu {
 
 inline constexpr int64_t kFewChannels = 3;  // an image's
 
-// Multiplications and additions, of the convolution and of each of its gradients.
-inline double ConvolutionFlops(const Shape& output, const Shape& weight) {
-  return 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1));
-}
-
 // How activations (N, C, X...) lie within a sample: blocks of channels, positions of one block one after another.
 struct Channels {
   int64_t block, block_step, position;

@@ -15,6 +15,7 @@
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/operations.h"
 
 namespace bindery::cpu {
 namespace {
@@ -272,7 +273,7 @@ std::optional<Made> Make(const KernelSpec& spec, const ConvolutionAttrs& attrs, 
     planes.pad[i] = turned ? 2 - windows[i].pad_begin : windows[i].pad_begin;
   }
   Kernel kernel = PlainKernel(spec, NameOf(tiles));
-  kernel.threads = ThreadsForWork(spec, ConvolutionFlops(output, weight));
+  kernel.threads = ThreadsForWork(spec, OperationsOfSums(output, weight));
   kernel.input_formats[0] = Canonical(*from, in);
   kernel.input_formats[1] = format;
   kernel.output_formats[0] = Canonical(*to, out);
