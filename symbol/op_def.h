@@ -170,8 +170,8 @@ struct OpDef {
   // Sets the numbers in small outputs, from those in inputs or from shapes; run after `infer`.
   std::function<void(InferContext&)> numbers = {};
 
-  // Multiplications and additions, where they are most of its work, by the shapes of its inputs and outputs; those that
-  // nobody has are scalars, but for output 0. See symbol/ops/operations.h.
+  // Multiplications and additions, where they are most of its work, by the shapes of its inputs and outputs; outputs
+  // that nobody has are scalars. See symbol/ops/operations.h.
   std::function<double(std::span<const Shape> inputs, std::span<const Shape> outputs)> operations = {};
 
   // Input i and output o may share memory if their dtypes, shapes and formats are equal; the kernel may still decline.

@@ -127,6 +127,9 @@ void ForLists(Stream& stream, std::span<const DeviceUpdate> all, bool measured, 
                     .clip_factor = first.clip_factor,
                     .rates = rates,
                     .committed = committed};
+    if (!HasKernels(first.kernel, nullptr)) {
+      Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
+    }
     Check(first.args.settings.size() <= std::size(list.settings) && first.num_states <= list.kMaxStates,
           "built-in rules fit their launch");
     std::ranges::copy(first.args.settings, list.settings);

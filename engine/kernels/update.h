@@ -134,7 +134,7 @@ bool AllGood(StepStatuses statuses);
 // Unless all `n` are finite or the status is bad already, it becomes that of the first that is not. `in` begins with
 // element `first` of `place`.
 void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t first, StepStatus* status);
-// Unless none of `n` refusals is one or the status is bad already, it becomes that of the first.
+// Unless none of `n` refusals is one or the status is of one already, it becomes that of the first (refuse.h).
 void Refuse(const Refusal* refusals, int64_t n, StepStatus* status);
 void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
 UpdateSquares Measure(const DeviceUpdate& update, const StepRates& rates, int64_t committed);

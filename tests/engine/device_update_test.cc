@@ -127,7 +127,7 @@ TEST_P(DeviceUpdateTest, UpdatesByTheRatesAndFlipsTheStates) {
 TEST_P(DeviceUpdateTest, ManyArraysAtOnce) {
   constexpr int kArrays = 170;
   const StepRates now{.learning_rate = 0.5, .rescale = 2, .step = 3};
-  const double settings[] = {0.9, 0.99, 1e-8, 0, 0}, factor = 0.75;
+  const double settings[] = {0.9, 0.99, 1e-8, 0.01, 1.5}, factor = 0.75;
   const UpdateSquares known{3, 5};
   const UpdateRule& lamb = *std::ranges::find(UpdateRules(), "lamb", &UpdateRule::name);
   const auto bytes_of = [&](const void* bytes, size_t count) {
@@ -214,6 +214,63 @@ TEST_P(DeviceUpdateTest, ManyArraysAtOnce) {
   });
   const HostTensor seen = status.ToHost();
   EXPECT_EQ(static_cast<const StepStatus*>(seen.raw())->place, 160);
+}
+
+// Arrays are cut into longer parts then, and there are more parts than a launch of a GPU has room for.
+TEST_P(DeviceUpdateTest, ManyLargeArraysAtOnce) {
+  constexpr int64_t kArrays = 10, kElements = (1 << 20) + 1;
+  HostTensor host = HostTensor::Full(DType::kFloat32, {kElements}, 0.5);
+  host.Set(kElements - 1, 3);
+  const Tensor gradient(engine_, GetParam(), DType::kFloat32, host.shape()),
+      status = NewStatus(), sums = Make(std::vector<double>(kArrays), DType::kFloat64);
+  gradient.CopyFrom(host);
+  std::vector<PlacedElements> all;
+  for (int64_t a = 0; a < kArrays; ++a) all.push_back({gradient.address(), kElements, a, 0});
+  all.front().elements = all.back().elements -= 1;
+  const auto look = [&] {
+    Run({gradient, status, sums}, [&](const FlatKernels& flat, Stream& stream) {
+      flat.CheckFinite(stream, DType::kFloat32, all, StatusOf(status));
+      flat.SumOfSquares(stream, DType::kFloat32, all, static_cast<double*>(sums.address()));
+    });
+    return Get(sums);
+  };
+  std::vector<double> expected(kArrays, 0.25 * (kElements - 1) + 9);
+  expected.front() = expected.back() = 0.25 * (kElements - 1);
+  EXPECT_EQ(look(), expected);
+  EXPECT_EQ(Get(status), (std::vector<double>{0, 0, 0, 0}));
+  host.Set(kElements - 1, std::nan(""));
+  gradient.CopyFrom(host);
+  look();
+  const HostTensor seen = status.ToHost();
+  EXPECT_EQ(static_cast<const StepStatus*>(seen.raw())->place, 1);  // the first one's last element is not looked at
+  EXPECT_EQ(static_cast<const StepStatus*>(seen.raw())->element, kElements - 1);
+}
+
+// What a kernel refused is heard, also where what it wrote in its place made the gradients what they are.
+TEST_P(DeviceUpdateTest, ARefusalComesBeforeWhatIsNotFinite) {
+  const Tensor gradient = Make({std::nan("")}), refusals = Make({-1, 0, 7, 2.5, 8, 3}, DType::kFloat64),
+               status = NewStatus();
+  const auto seen = [&] {
+    const HostTensor host = status.ToHost();
+    return *static_cast<const StepStatus*>(host.raw());
+  };
+  Run({gradient, refusals, status}, [&](const FlatKernels& flat, Stream& stream) {
+    const PlacedElements all[] = {{gradient.address(), 1, 4, 0}};
+    flat.CheckFinite(stream, DType::kFloat32, all, StatusOf(status));
+    flat.Refuse(stream, static_cast<const Refusal*>(refusals.address()), 1, StatusOf(status));  // which is none
+  });
+  EXPECT_EQ(seen().kind, StepStatus::kNotFinite);
+  EXPECT_EQ(seen().place, 4);
+  Run({gradient, refusals, status}, [&](const FlatKernels& flat, Stream& stream) {
+    const PlacedElements all[] = {{gradient.address(), 1, 4, 0}};
+    flat.Refuse(stream, static_cast<const Refusal*>(refusals.address()), 3, StatusOf(status));
+    flat.CheckFinite(stream, DType::kFloat32, all, StatusOf(status));
+    flat.Refuse(stream, static_cast<const Refusal*>(refusals.address()) + 2, 1, StatusOf(status));
+  });
+  EXPECT_EQ(seen().kind, StepStatus::kRefused);
+  EXPECT_EQ(seen().place, 1);
+  EXPECT_EQ(seen().element, 7);
+  EXPECT_EQ(seen().value, 2.5);
 }
 
 TEST(Fetch, GivesEachDeviceWhatItCanRead) {

@@ -192,7 +192,7 @@ void AddSlices(const std::vector<CallTime>& times, Trace* trace) {
 
 double OperationsOf(const Plan& plan, const PlanCall& call) {
   const OpDef* const op = FindOpOrNull(call.op);
-  if (!op || !op->operations || call.outputs[0] < 0) return 0;
+  if (!op || !op->operations) return 0;
   const auto shapes_of = [&plan](const std::vector<int>& values) {
     std::vector<Shape> shapes;
     for (const int value : values) {

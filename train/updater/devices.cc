@@ -3,8 +3,8 @@
 //
 //   sum         of all devices' gradients, in their order, each range to the device that updates it (ReduceScatterSum).
 //               Bucket by bucket (ParameterStore), each when all devices' backwards have finished it
-//   check       has a kernel refused its data (on GPUs also where nothing is updated), and is the sum finite? The
-//               device's status tells. Bad, it stays so until the host has seen it (Updater::Forgive): nothing moves
+//   check       is the sum finite, and, when backward is over, has a kernel refused its data (on GPUs also where nothing
+//               is updated)? The device's status tells. Bad, it stays so until the host has seen it (Updater::Forgive): nothing moves
 //               behind a step that failed. What fails a part of the step, in the engine's way, fails the status, which
 //               keeps that, too, by the report
 //   gather      all devices' statuses, to each device (AllGather)

@@ -16,7 +16,7 @@ namespace bindery::cpu {
 MaybeKernel DirectConvolution(const KernelSpec& spec, int addend = -1);
 
 // Activations as they lie, or copied first so that the samples lie inside of the places, for small planes; or what is
-// faster than oneDNN by rules for AVX2, if anything is.
+// faster than oneDNN by rules, if anything is.
 enum class DirectWay : uint8_t { kByRules, kAsItLies, kBatchInside };
 
 // (dy, data) -> dw [, db]; nullopt where rules say so, and for what the loops cannot do: groups, fewer output channels

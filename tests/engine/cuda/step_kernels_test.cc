@@ -143,7 +143,7 @@ TEST(CudaStepKernelsTest, FactorsThatClip) {
 // Two arrays of one rule, with rates of their own; what is measured of the first is given.
 template <class Rule>
 struct TwoUpdates {
-  static constexpr double kSettings[] = {0.9, 0.99, 1e-8, 0, 0};
+  static constexpr double kSettings[] = {0.9, 0.99, 1e-8, 0.01, 1.5};
   static constexpr StepRates kRates{.learning_rate = 0.5, .rescale = 0.3, .step = 4};
   static constexpr int64_t kCommitted = 5;
   static constexpr UpdateSquares kSquares{3, 5};

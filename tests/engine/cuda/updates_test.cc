@@ -27,16 +27,16 @@ TEST(CudaUpdateTest, HasTheBuiltInRules) {
 }
 
 TEST(CudaUpdateTest, ManyArraysAreFewLaunches) {
-  constexpr int64_t kArrays = 24, kElements = 1000, kRates = 3 * kArrays;  // where there is room for the rates
+  constexpr int64_t kArrays = 24, kElements = 1000, kMeasured = 3 * kArrays;  // sums, and what is measured
   const std::shared_ptr<Engine> engine = MakeInlineEngine();
-  const Tensor memory(engine, Cuda(0), DType::kFloat64, {kRates + 2 * kArrays * kElements});
+  const Tensor memory(engine, Cuda(0), DType::kFloat64, {kMeasured + 2 * kArrays * kElements});
   double* const at = static_cast<double*>(memory.address());
   const UpdateRule& lars = *std::ranges::find(UpdateRules(), "lars", &UpdateRule::name);
   const double settings[] = {0.9, 0.001, 0};
   std::vector<PlacedElements> arrays;
   std::vector<DeviceUpdate> updates;
   for (int64_t a = 0; a < kArrays; ++a) {
-    double* const array = at + kRates + 2 * a * kElements;
+    double* const array = at + kMeasured + 2 * a * kElements;
     arrays.push_back({array, kElements, a, 0});
     updates.push_back({.kernel = lars.kernel,
                        .measure = lars.measure,
