@@ -55,8 +55,9 @@ TEST(GroupChain, TwoGroupsEqualOne) {
   one.Backward();
   const HostTensor expected = one.Outputs()[0].ToHost();
 
-  const std::vector<std::vector<Device>> places = {
-      Devices({0}), Devices({0, 1}), Devices({2, 0, 1}), {Cpu(0), TestDevices() == "cuda" ? Cuda(0) : Sim(0)}};
+  // GPUs and simulated devices know nothing of each other.
+  const Device other = TestDevices() == "cuda" ? Cuda(0) : Sim(0);
+  const std::vector<std::vector<Device>> places = {Devices({0}), Devices({0, 1}), Devices({2, 0, 1}), {Cpu(0), other}};
   for (const auto& below : places) {
     for (const auto& above : places) {
       for (const bool in_pieces : {false, true}) {

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/package/installation.h"
 
@@ -28,13 +30,39 @@ TEST(Bundle, RunsWhereverItIsUnpacked) {
             std::string::npos);
 }
 
-// A machine on which everything takes as long as is said here: `json` is what the check writes.
-Outcome CheckWith(const std::string& options, std::string* json) {
-  const std::string made = R"(
-    rm -rf machine && mkdir -p machine/bin && cd machine
-    script() { printf '#!/bin/sh\n%s\n' "$2" >$1; chmod +x $1; }
-    script bin/bindery 'echo "cpu:0  a CPU"'
-    script bin/bindery-device-tests 'case $1 in *list*) echo "One."; echo "  Test" ;; *) echo "[  PASSED  ] 3 tests." ;; esac'
+// A machine of stand-ins, with a GPU, on which everything takes as long as is said here, and $FAULT names what is
+// wrong: `json` is what the check writes.
+Outcome CheckWith(const std::string& options, std::string* json, const std::string& fault = {}) {
+  const std::string made = R"sh(
+    rm -rf machine && mkdir -p machine/bin machine/cuda/bin && cd machine
+    script() { printf '#!/bin/bash\n%s\n' "$2" >$1; chmod +x $1; }
+    script bin/bindery 'case $1$2 in
+      devices--json) echo "{\"cuda\": {\"driver\": \"13.0\"}}" ;;
+      devices) printf "%s\n" "cpu   2 cores" "cuda:0  a GPU, 80.0 GiB" "      driver for CUDA 13.0" \
+                             "      cuBLASLt not found" "      cuDNN 9.19.0" ;;
+      train*)
+        for option; do printf -v "of_${last//[^a-z]/}" %s "$option"; last=$option; done
+        loss=2.0 weights=1
+        case $FAULT$of_device$BINDERY_CUDA_GRAPHS in
+          lossescpu:0) loss=2.01 ;;
+          graphscuda:0no) weights=2 ;;
+          capturecuda:0) echo "work is not captured into graphs from now on: it is refused" >&2 ;;
+          endscuda:0) echo "bindery: DeviceError: lost" >&2; exit 6 ;;
+        esac
+        [ -z "$of_save" ] || echo $weights >$of_save
+        for step in {1..20}; do echo "{\"event\":\"epoch\",\"train\":{\"accuracy\":0.5,\"cross-entropy\":$loss}}"; done
+    esac'
+    script bin/bindery-device-tests 'case $1$FAULT$BINDERY_CUDNN in
+      *list*) echo "One."; echo "  Test" ;;
+      *ownno)
+        printf "%s\n" "[ RUN      ] One.Test" "a.cc:1: Failure" "far apart" "[  FAILED  ] One.Test (3 ms)"
+        exit 1 ;;
+      *crash) echo "[ RUN      ] One.Test"; exit 139 ;;
+      *) printf "%s\n" "[  PASSED  ] 3 tests." "[  SKIPPED ] 1 test, listed below:" "[  SKIPPED ] One.Other" ;;
+    esac'
+    script cuda/bin/compute-sanitizer 'echo "========= COMPUTE-SANITIZER"
+      [ $FAULT$2 != memorymemcheck ] || { echo "========= Invalid __global__ write of size 4 bytes"; exit 9; }
+      "${@:7}" && echo "========= ERROR SUMMARY: 0 errors"'
     script bin/bindery-bench 'echo "{\"step_median_ms\": 2.0}"'
     script pytorch 'case $2 in
       "import torch") ;;
@@ -48,11 +76,64 @@ Outcome CheckWith(const std::string& options, std::string* json) {
       *) echo "{\"peer\": \"JAX 9, compiled\", \"step_median_ms\": 1.0}"
          echo "{\"peer\": \"JAX 9, graphs\", \"error\": \"none here\"}" ;;
     esac'
-  )";
-  const Outcome outcome =
-      Shell(made + "cp '" + Root() + "/tools/bundle/gpu_check.sh' . && ./gpu_check.sh --device cpu " + options);
+  )sh";
+  const Outcome outcome = Shell(made + "cp '" + Root() + "/tools/bundle/gpu_check.sh' '" + Root() +
+                                "/LICENSE' . && FAULT=" + fault + " CUDA_HOME=$PWD/cuda ./gpu_check.sh " + options);
   *json = ReadText(Scratch() + "/machine/gpu_check.json");
   return outcome;
+}
+
+// A row of the table.
+std::string Row(const std::string& result, const std::string& what, const std::string& detail) {
+  std::string row = result;
+  row.resize(9, ' ');
+  row += what;
+  row.resize(54, ' ');
+  return row + detail + "\n";
+}
+
+TEST(Bundle, ACheckSaysWhatMachineItWas) {
+  std::string json;
+  const Outcome outcome = CheckWith("--python ./nowhere", &json);
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  for (const std::string& row : {
+           Row("machine", "cuda:0", "a GPU, 80.0 GiB"),
+           Row("machine", "driver", "for CUDA 13.0"),
+           Row("left out", "cuBLASLt", "it is not found"),
+           Row("machine", "cuDNN", "9.19.0"),
+           Row("passed", "operators by cuDNN 9.19.0", "3 passed, 1 skipped"),
+           Row("passed", "compute-sanitizer racecheck", "27 passed, 9 skipped"),
+           Row("passed", "gpt: graphs give the same bits", "of all parameters after 20 steps"),
+           Row("passed", "losses of resnet50 beside a CPU's", "2.0000 to 2.0000; at most 0.0e+00 apart, in step 0"),
+       }) {
+    EXPECT_NE(outcome.out.find(row), std::string::npos) << row << outcome;
+  }
+  EXPECT_NE(json.find("{\"cuda\": {\"driver\": \"13.0\"}}"), std::string::npos) << json;
+  EXPECT_NE(json.find("{\"training\": \"lstm\", \"cuda:0\": [2.0,2.0,"), std::string::npos) << json;
+}
+
+TEST(Bundle, ACheckSaysWhatFailed) {
+  for (const auto& [fault, row] : std::vector<std::pair<std::string, std::string>>{
+           {"losses",
+            Row("FAILED", "losses of lenet beside a CPU's", "2.0000 to 2.0000; at most 5.0e-03 apart, in step 1")},
+           {"graphs", Row("FAILED", "lstm: graphs give the same bits", "the models differ after 20 steps")},
+           {"capture", Row("FAILED", "lenet: graphs give the same bits", "the driver captures none")},
+           {"ends", Row("FAILED", "training of gpt", "bindery: DeviceError: lost")},
+           {"own", Row("FAILED", "the same of those by own kernels",
+                       "0 passed; failed: One.Test One.Test One.Test One.Test One.Test: a.cc:1: Failure far apart "
+                       "[  FAILED  ] One.Test (3 ms)")},
+           {"crash",
+            Row("FAILED", "devices, groups, stores, training", "0 passed; failed: One.Test: ended by signal 11")},
+           {"memory",
+            "0 passed; failed: One One One One One One One One One: ========= Invalid __global__ write of "
+            "size 4 bytes\n"},
+       }) {
+    std::string json;
+    const Outcome outcome = CheckWith("--python ./nowhere", &json, fault);
+    EXPECT_EQ(outcome.status, 1) << fault << outcome;
+    EXPECT_NE(outcome.out.find(row), std::string::npos) << row << outcome;
+    EXPECT_NE(json.find("\"result\": \"FAILED\""), std::string::npos) << json;
+  }
 }
 
 TEST(Bundle, ACheckComparesWithTheFastestPeer) {
@@ -61,15 +142,18 @@ TEST(Bundle, ACheckComparesWithTheFastestPeer) {
   EXPECT_EQ(outcome.status, 0) << outcome;
   EXPECT_NE(outcome.out.find("2.000 ms      1.000 ms    2.00  JAX 9, compiled"), std::string::npos) << outcome;
   EXPECT_NE(outcome.out.find("2.000 ms      4.000 ms    0.50  PyTorch 9, eager"), std::string::npos) << outcome;
-  EXPECT_NE(outcome.out.find("left out JAX's lenet                                  no memory"), std::string::npos)
-      << outcome;
+  EXPECT_NE(outcome.out.find(Row("left out", "JAX's lenet", "no memory")), std::string::npos) << outcome;
   EXPECT_NE(json.find("\"error\": \"none here\""), std::string::npos) << json;
 }
 
-TEST(Bundle, ACheckWithoutPeersSaysSo) {
+TEST(Bundle, ACheckOfCpusWithoutPeersSaysSo) {
   std::string json;
-  const Outcome outcome = CheckWith("--python ./nowhere", &json);
+  const Outcome outcome = CheckWith("--device cpu --python ./nowhere", &json);
   EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.out.find(Row("passed", "operators", "3 passed, 1 skipped")), std::string::npos) << outcome;
+  for (const std::string of_gpus : {"graphs", "own kernels", "sanitizer", "resnet50"}) {
+    EXPECT_EQ(outcome.out.find(of_gpus), std::string::npos) << outcome;
+  }
   for (const std::string peer : {"PyTorch", "JAX"}) {
     const std::string module = peer == "JAX" ? "jax" : "torch";
     EXPECT_NE(
