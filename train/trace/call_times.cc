@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "engine/collective.h"
 #include "executor/data_parallel_executor_group.h"
-#include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
@@ -188,19 +187,6 @@ void AddSlices(const std::vector<CallTime>& times, Trace* trace) {
     if (const PlanValue* value = time.output()) slice.arguments.emplace_back("output", ToString(value->type.shape));
     trace->Add(std::move(slice));
   }
-}
-
-double OperationsOf(const Plan& plan, const PlanCall& call) {
-  const OpDef* const op = FindOpOrNull(call.op);
-  if (!op || !op->operations) return 0;
-  const auto shapes_of = [&plan](const std::vector<int>& values) {
-    std::vector<Shape> shapes;
-    for (const int value : values) {
-      shapes.push_back(value < 0 ? Shape() : plan.values[static_cast<size_t>(value)].type.shape);
-    }
-    return shapes;
-  };
-  return op->operations(shapes_of(call.inputs), shapes_of(call.outputs));
 }
 
 int64_t BytesOf(const Plan& plan, const PlanCall& call) {

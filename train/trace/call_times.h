@@ -9,6 +9,7 @@
 
 #include "executor/executor_group.h"
 #include "executor/group/device_executor.h"
+#include "executor/plan/operations.h"
 #include "train/trace/trace.h"
 
 namespace bindery {
@@ -41,9 +42,6 @@ void WaitForSteps(const ExecutorGroup& group);  // until those in flight have up
 // A slice for each call, in one for its phase on its device ("forward, run again").
 void AddSlices(const std::vector<CallTime>& times, Trace* trace);
 
-// Multiplications and additions of a call, each counted, of those operators of which they are most of the work
-// (convolutions, products of matrices, recurrent layers, attention); 0 of others.
-double OperationsOf(const Plan& plan, const PlanCall& call);
 // Bytes of what it reads and writes, each once.
 int64_t BytesOf(const Plan& plan, const PlanCall& call);
 

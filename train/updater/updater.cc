@@ -8,6 +8,7 @@
 #include "engine/fetch.h"
 #include "engine/kernels/finite_sum.h"
 #include "engine/kernels/flat.h"
+#include "executor/plan/operations.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
@@ -252,6 +253,15 @@ std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t eleme
   return states;
 }
 
+// So few weights, gradients and states stay near the one core that computes with them. Two would hand half of them to
+// each other in every step, which takes longer than the update.
+bool Updater::IsNearOneCore() const {
+  constexpr int64_t kMost = 128 * 1024;
+  int64_t elements = 0;
+  for (const BlockState& block : blocks_) elements += StoredBlock(block).elements;
+  return elements <= kMost && std::ranges::all_of(stages_, [](auto* stage) { return IsForOneThread(stage->plan()); });
+}
+
 StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   const Device first = stages_[0]->devices()[0], home = HostAddressable(first) ? first : Cpu();
   std::vector<Bucket> buckets;
@@ -289,7 +299,7 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   const std::vector<VarPtr> all_gates = hooks.gates;
   if (!buckets.empty()) {
     Reduction reduction = kvstore_->MakeReduction(std::move(buckets), on_range(&Updater::UpdateRange),
-                                                  group_->threads_per_device(), std::move(hooks));
+                                                  IsNearOneCore() ? 1 : group_->threads_per_device(), std::move(hooks));
     std::ranges::move(reduction.parts, std::back_inserter(parts));
     std::ranges::move(reduction.outcome, std::back_inserter(outcome_));
   }

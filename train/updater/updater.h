@@ -232,6 +232,7 @@ class Updater {
     return block.stage->store().blocks()[static_cast<size_t>(block.block)];
   }
   StepRates RatesOf(int64_t step, int64_t samples) const;
+  bool IsNearOneCore() const;
   StepParts HostParts(std::vector<VarPtr> gates);
   void AppendSumsOfStore(BlockState* block, Device home, StepParts* parts);  // store_sums.cc
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.

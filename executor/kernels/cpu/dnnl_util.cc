@@ -10,6 +10,7 @@
 #include "engine/cpu/pages.h"
 #include "engine/isa.h"
 #include "executor/kernels/cpu/layout.h"
+#include "executor/plan/operations.h"
 
 namespace bindery::cpu {
 namespace {
@@ -264,7 +265,6 @@ dnnl::primitive_attr UserScratchpad() {
   return attributes;
 }
 
-// A team costs about half a microsecond to start when it spins; at 50 GFLOP/s a thread this is ten times that.
-int ThreadsForWork(const KernelSpec& spec, double flops) { return flops < 4e5 ? 1 : spec.threads; }
+int ThreadsForWork(const KernelSpec& spec, double flops) { return flops < kSharedOperations ? 1 : spec.threads; }
 
 }  // namespace bindery::cpu
