@@ -15,13 +15,20 @@ std::span<const UpdateKernel> UpdateKernels() {
   }(std::type_identity<update_rules::All>());
 }
 
+namespace {
+
+// Null: it goes by no norms.
+template <class Rule>
+constexpr MeasureKernel MeasureKernelOrNull() {
+  if constexpr (requires(float x, float* s) { Rule::Direction(s, x, x, s); }) return MeasureKernelOf<Rule>;
+  return nullptr;
+}
+
+}  // namespace
+
 std::span<const MeasureKernel> MeasureKernels() {
   return []<class... Rules>(std::type_identity<std::tuple<Rules...>>) -> std::span<const MeasureKernel> {
-    constexpr auto kOf = []<class Rule>(std::type_identity<Rule>) -> MeasureKernel {
-      if constexpr (requires(float x, float* s) { Rule::Direction(s, x, x, s); }) return MeasureKernelOf<Rule>;
-      return nullptr;
-    };
-    static constexpr MeasureKernel kKernels[] = {kOf(std::type_identity<Rules>())...};
+    static constexpr MeasureKernel kKernels[] = {MeasureKernelOrNull<Rules>()...};
     return kKernels;
   }(std::type_identity<update_rules::All>());
 }
