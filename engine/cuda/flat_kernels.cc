@@ -127,17 +127,13 @@ void ForLists(Stream& stream, std::span<const DeviceUpdate> all, bool measured, 
                     .clip_factor = first.clip_factor,
                     .rates = rates,
                     .committed = committed};
-    if (!HasKernels(first.kernel, nullptr)) {
-      Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
-    }
-    Check(first.args.settings.size() <= std::size(list.settings) && first.num_states <= list.kMaxStates,
-          "built-in rules fit their launch");
-    std::ranges::copy(first.args.settings, list.settings);
     for (; next != all.end() && Alike(first, *next); ++next) {
       if (measured && !next->measure) continue;
       if (!HasKernels(next->kernel, measured ? next->measure : nullptr)) {
         Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
       }
+      Check(next->args.settings.size() <= std::size(list.settings) && next->num_states <= list.kMaxStates,
+            "built-in rules fit their launch");
       UpdateList::Array* const array = AddArray(&list, next->elements);
       if (!array) break;
       array->gradient = next->gradient;
@@ -149,7 +145,9 @@ void ForLists(Stream& stream, std::span<const DeviceUpdate> all, bool measured, 
       array->learning_rate = next->args.learning_rate;
       array->weight_decay = next->args.weight_decay;
     }
-    if (list.count > 0) f(list);
+    if (list.count == 0) continue;
+    std::ranges::copy(first.args.settings, list.settings);
+    f(list);
   }
 }
 

@@ -202,7 +202,7 @@ struct CommitArgs {
   }
 };
 
-// If one of `n` refusals is one, and the status is good, it becomes that of the first. One thread.
+// flat::RefuseFirst. One thread.
 struct RefuseArgs {
   static constexpr const char* kName = "bindery_refuse";
   const Refusal* refusals = nullptr;

@@ -150,10 +150,10 @@ struct LoopsOf {
   void (*average_pool)(const PoolRow& row, const Real* x, Real* y, Real scale);
   void (*average_pool_grad)(const PoolRow& row, const Real* dy, Real* dx, Real scale);
 
-  // A direct convolution: y = bias + addend + the sum of x w over the taps, of all windows, `rows` x `places` of them, that have
-  // these `taps`, for `vectors` vectors, 1 to 3, of output channels. x_taps: where tap t of the first window lies in x,
-  // w_taps[numbers[t]] in w; `columns`, w_vectors and y_vectors: where vectors begin in `bias`, in w, in y and in
-  // `addend`, which lies as y and may be y. Both may be null.
+  // A direct convolution: y = bias + addend + the sum of x w over the taps, of all windows, `rows` x `places` of them,
+  // that have these `taps`, for `vectors` vectors, 1 to 3, of output channels. x_taps: where tap t of the first window
+  // lies in x, w_taps[numbers[t]] in w; `columns`, w_vectors and y_vectors: where vectors begin in `bias`, in w, in y
+  // and in `addend`, which lies as y and may be y. Both may be null.
   struct WindowSums {
     const Real *x, *w, *bias, *addend;
     Real* y;
