@@ -4,9 +4,9 @@
 //   sum         of all devices' gradients, in their order, each range to the device that updates it (ReduceScatterSum).
 //               Bucket by bucket (ParameterStore), each when all devices' backwards have finished it
 //   check       is the sum finite, and, when backward is over, has a kernel refused its data (on GPUs also where nothing
-//               is updated)? The device's status tells. Bad, it stays so until the host has seen it (Updater::Forgive): nothing moves
-//               behind a step that failed. What fails a part of the step, in the engine's way, fails the status, which
-//               keeps that, too, by the report
+//               is updated)? The device's status tells. Bad, it stays so until the host has seen it (Updater::Forgive):
+//               nothing moves behind a step that failed. What fails a part of the step, in the engine's way, fails the
+//               status, which keeps that, too, by the report
 //   gather      all devices' statuses, to each device (AllGather)
 //   norms       where the optimizer goes by them: each device has summed the squares of its range, fetches the others'
 //               sums, and adds up all in the order of the devices; first those of gradients, to be clipped by, then
