@@ -1,10 +1,12 @@
 #include "tests/engine/cuda/fake/cublaslt_product.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "base/dtype.h"
 #include "tests/engine/cuda/fake/numbers.h"
+#include "tests/engine/cuda/fake/sums.h"
 
 namespace bindery::cuda::fake {
 namespace {
@@ -70,30 +72,34 @@ CUresult FakeProduct::Run(const FakeGpu& gpu) const {
   const Extents e = ExtentsOf(plan);
   const auto m = static_cast<int64_t>(e.m), n = static_cast<int64_t>(e.n), k = static_cast<int64_t>(e.k);
   const bool tf32 = plan.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  // op of a matrix as rows of `inner` elements: of A its rows, of B its columns, so that sums go along both.
-  const auto gather = [&](const char* memory, const LayoutSeen& l, int64_t batch, bool by_column, int64_t outer) {
-    std::vector<double> values(static_cast<size_t>(outer * k));
-    for (int64_t i = 0; i < outer; ++i) {
-      for (int64_t j = 0; j < k; ++j) {
-        const int64_t at = batch * l.stride + (by_column ? i * l.ld + j : j * l.ld + i);
-        const double value = Number(memory, from, at);
-        values[static_cast<size_t>(i * k + j)] = tf32 ? ToTf32(value) : value;
+  const auto at = [](const LayoutSeen& l, int64_t batch, int64_t row, int64_t column) {
+    return batch * l.stride + column * l.ld + row;
+  };
+  const auto read = [&](const char* memory, int64_t place) {
+    const double value = Number(memory, from, place);
+    return tf32 ? ToTf32(value) : value;
+  };
+  const bool a_turned = plan.operation.transpose_a == CUBLAS_OP_T, b_turned = plan.operation.transpose_b == CUBLAS_OP_T;
+  std::vector<double> of_b(static_cast<size_t>(k * n)), sums(static_cast<size_t>(n));  // (k, n), and a row of d
+  for (int64_t batch = 0; batch < plan.d.batch; ++batch) {
+    for (int64_t j = 0; j < k; ++j) {
+      for (int64_t column = 0; column < n; ++column) {
+        of_b[static_cast<size_t>(j * n + column)] =
+            read(from_b, b_turned ? at(plan.b, batch, column, j) : at(plan.b, batch, j, column));
       }
     }
-    return values;
-  };
-  for (int64_t batch = 0; batch < plan.d.batch; ++batch) {
-    const std::vector<double> x = gather(from_a, plan.a, batch, plan.operation.transpose_a == CUBLAS_OP_T, m);
-    const std::vector<double> y = gather(from_b, plan.b, batch, plan.operation.transpose_b == CUBLAS_OP_N, n);
     for (int64_t row = 0; row < m; ++row) {
+      std::fill(sums.begin(), sums.end(), 0);
+      for (int64_t j = 0; j < k; ++j) {
+        AddScaled(read(from_a, a_turned ? at(plan.a, batch, j, row) : at(plan.a, batch, row, j)), of_b.data() + j * n,
+                  sums.data(), n);
+      }
       for (int64_t column = 0; column < n; ++column) {
-        double sum = 0;
-        for (int64_t j = 0; j < k; ++j)
-          sum += x[static_cast<size_t>(row * k + j)] * y[static_cast<size_t>(column * k + j)];
-        const int64_t at = batch * plan.d.stride + column * plan.d.ld + row;
+        double sum = sums[static_cast<size_t>(column)];
+        const int64_t place = at(plan.d, batch, row, column);
         if (bias) sum += Number(bias, dtype, row);
-        if (adds) sum += Number(to, dtype, at);
-        Store(to, dtype, at, sum);
+        if (adds) sum += Number(to, dtype, place);
+        Store(to, dtype, place, sum);
       }
     }
   }

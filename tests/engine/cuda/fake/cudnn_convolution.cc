@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "tests/engine/cuda/fake/numbers.h"
+#include "tests/engine/cuda/fake/sums.h"
 
 namespace bindery::cuda::fake {
 namespace {
@@ -37,7 +38,8 @@ struct Axes {
   }
 };
 
-// f(place in x, in w, in y) for all products.
+// f(place in x, in w, in y, n) for all products, n of which lie behind each other in x and w and belong to one place in
+// y. Places are those in arrays with channels last.
 template <class F>
 void ForAllProducts(const ConvolutionSeen& c, const F& f) {
   const Axes in(c.x.extents, 2, 1), taps(c.w.extents, 2, 1), outs(c.y.extents, 2, 1);
@@ -57,14 +59,20 @@ void ForAllProducts(const ConvolutionSeen& c, const F& f) {
       if (!inside) continue;
       for (int64_t sample = 0; sample < c.x.extents[0]; ++sample) {
         for (int64_t filter = 0; filter < groups * filters; ++filter) {
-          for (int64_t channel = 0; channel < channels; ++channel) {
-            const int64_t from = filter / filters * channels + channel;
-            f((sample * groups * channels + from) * in.n() + place, (filter * channels + channel) * taps.n() + tap,
-              (sample * groups * filters + filter) * outs.n() + out);
-          }
+          f(((sample * in.n() + place) * groups + filter / filters) * channels, (filter * taps.n() + tap) * channels,
+            (sample * outs.n() + out) * groups * filters + filter, channels);
         }
       }
     }
+  }
+}
+
+// f(place, place with channels last) for all elements of (samples, channels, ...).
+template <class F>
+void ForAllPlaces(const TensorSeen& tensor, const F& f) {
+  const int64_t channels = tensor.extents[1], inner = ElementsOf(tensor) / (tensor.extents[0] * channels);
+  for (int64_t i = 0; i < ElementsOf(tensor); ++i) {
+    f(i, (i / (channels * inner) * inner + i % inner) * channels + i / inner % channels);
   }
 }
 
@@ -115,42 +123,49 @@ CUresult FakeConvolution::Run(const FakeGpu& gpu) const {
   char* const work = workspace_bytes > 0 ? Resolve(gpu, Address(workspace), workspace_bytes, kWhat) : nullptr;
   if (!at_x || !at_w || !at_y || (workspace_bytes > 0 && !work)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (work) std::memset(work, 0xff, workspace_bytes);
-  const auto read = [&](const char* memory, const TensorSeen& tensor) {
-    std::vector<double> values(static_cast<size_t>(ElementsOf(tensor)));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const double value = Number(memory, dtype, static_cast<int64_t>(i));
-      values[i] = tf32 ? ToTf32(value) : value;
-    }
-    return values;
-  };
-  const auto write = [&](char* memory, const std::vector<double>& values) {
-    for (size_t i = 0; i < values.size(); ++i) Store(memory, dtype, static_cast<int64_t>(i), values[i]);
-  };
   const auto zeros = [](const TensorSeen& tensor) {
     return std::vector<double>(static_cast<size_t>(ElementsOf(tensor)));
   };
-  const auto at = [](auto& values, int64_t i) -> auto& { return values[static_cast<size_t>(i)]; };
+  const auto read = [&](const char* memory, const TensorSeen& tensor) {
+    std::vector<double> values = zeros(tensor);
+    ForAllPlaces(tensor, [&](int64_t i, int64_t last) {
+      const double value = Number(memory, dtype, i);
+      values[static_cast<size_t>(last)] = tf32 ? ToTf32(value) : value;
+    });
+    return values;
+  };
+  const auto write = [&](char* memory, const TensorSeen& tensor, const std::vector<double>& values) {
+    ForAllPlaces(tensor, [&](int64_t i, int64_t last) { Store(memory, dtype, i, values[static_cast<size_t>(last)]); });
+  };
   if (c.what == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
     const std::vector<double> data = read(at_x, c.x), weight = read(at_w, c.w);
     std::vector<double> sums = zeros(c.y);
-    ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k) { at(sums, k) += at(data, i) * at(weight, j); });
+    ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k, int64_t n) {
+      sums[static_cast<size_t>(k)] += DotProduct(data.data() + i, weight.data() + j, n);
+    });
     for (size_t n = 0; n < added.size(); ++n) {
       const TensorSeen& other = c.added[n];
       char* const memory = Resolve(gpu, Address(added[n]), SpanOf(other), kWhat);
       if (!memory) return CUDA_ERROR_ILLEGAL_ADDRESS;
-      for (int64_t k = 0; k < std::ssize(sums); ++k) at(sums, k) += Number(memory, dtype, PlaceIn(other, c.y, k));
+      ForAllPlaces(c.y, [&](int64_t i, int64_t last) {
+        sums[static_cast<size_t>(last)] += Number(memory, dtype, PlaceIn(other, c.y, i));
+      });
     }
-    write(at_y, sums);
+    write(at_y, c.y, sums);
   } else if (c.what == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) {
     const std::vector<double> gradient = read(at_y, c.y), weight = read(at_w, c.w);
     std::vector<double> sums = zeros(c.x);
-    ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k) { at(sums, i) += at(gradient, k) * at(weight, j); });
-    write(at_x, sums);
+    ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k, int64_t n) {
+      AddScaled(gradient[static_cast<size_t>(k)], weight.data() + j, sums.data() + i, n);
+    });
+    write(at_x, c.x, sums);
   } else {
     const std::vector<double> gradient = read(at_y, c.y), data = read(at_x, c.x);
     std::vector<double> sums = zeros(c.w);
-    ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k) { at(sums, j) += at(gradient, k) * at(data, i); });
-    write(at_w, sums);
+    ForAllProducts(c, [&](int64_t i, int64_t j, int64_t k, int64_t n) {
+      AddScaled(gradient[static_cast<size_t>(k)], data.data() + i, sums.data() + j, n);
+    });
+    write(at_w, c.w, sums);
   }
   return CUDA_SUCCESS;
 }
