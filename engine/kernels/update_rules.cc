@@ -20,7 +20,7 @@ namespace {
 // Null: it goes by no norms.
 template <class Rule>
 constexpr MeasureKernel MeasureKernelOrNull() {
-  if constexpr (requires(float x, float* s) { Rule::Direction(s, x, x, s); }) return MeasureKernelOf<Rule>;
+  if constexpr (update_rules::GoesByNorms<Rule>) return MeasureKernelOf<Rule>;
   return nullptr;
 }
 

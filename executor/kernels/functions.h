@@ -262,7 +262,9 @@ struct HardSigmoid : Function<"hard_sigmoid", kFloatsOnly> {
 struct HardSwish : Function<"hard_swish", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto a, auto b) const { return x * HardSigmoid()(x, a, b); }
   constexpr auto slope(auto x, auto a, auto b) const {
-    return HardSigmoid()(x, a, b) + x * HardSigmoid().slope(x, a, b);
+    using T = decltype(x);
+    const T y = a * x + b, more = ((y > 0) & (y < 1)) ? a * x : Value<T>(0);  // beyond, x may be infinite
+    return HardSigmoid()(x, a, b) + more;
   }
 };
 struct HardTanh : Function<"hard_tanh", kFloatsOnly> {

@@ -184,5 +184,69 @@ TEST_P(ChannelLoopsTest, PoolingOfRows) {
   }
 }
 
+// Slopes of curves, and gradients of softmax, pooling and normalisation by given statistics (b = c = 0), of `lanes`
+// channels in 4 rows.
+std::vector<float> Gradients(const Loops& loops, int64_t lanes, const std::vector<float>& x,
+                             const std::vector<float>& dy) {
+  const int64_t n = 4 * lanes;
+  std::vector<float> all;
+  const auto add = [&](int64_t size, const auto& compute) {
+    std::vector<float> dx(static_cast<size_t>(size));
+    compute(dx.data());
+    all.insert(all.end(), dx.begin(), dx.end());
+  };
+  for (const Loops::CurveGradLoop curve : loops.curve_grad) {
+    add(n, [&](float* dx) { curve(dy.data(), x.data(), dx, n, 0.5f, 0.75f); });
+  }
+  add(n, [&](float* dx) { loops.softmax_grad(dy.data(), x.data(), dx, n, 2); });
+  add(n, [&](float* dx) { loops.softmax_grad_columns(dy.data(), x.data(), dx, 4, lanes, lanes, 2); });
+
+  const std::vector<float> mean = RandomFloats(lanes, "mean"), scale = RandomFloats(lanes, "scale", 0.5f, 2),
+                           beta = RandomFloats(lanes, "beta"), zeros(static_cast<size_t>(lanes));
+  const Loops::Channels channels{mean.data(), scale.data(), beta.data(), zeros.data(), zeros.data()};
+  const Loops::Channel channel{mean[0], scale[0], beta[0], 0, 0};
+  for (const bool relu : {false, true}) {
+    add(n, [&](float* dx) { loops.grad_input(dy.data(), x.data(), dx, n, channel, relu); });
+    add(n, [&](float* dx) { loops.grad_input_rows(dy.data(), x.data(), dx, 4, lanes, channels, relu); });
+    std::vector<double> sums(static_cast<size_t>(2 * lanes + 2));
+    loops.grad_sums(dy.data(), x.data(), n, channel, relu, sums.data() + 2 * lanes);
+    loops.grad_sums_rows(dy.data(), x.data(), 4, lanes, lanes, channels, relu, sums.data(), sums.data() + lanes);
+    all.insert(all.end(), sums.begin(), sums.end());
+  }
+
+  const int64_t offsets[] = {0, lanes, 2 * lanes};
+  const int32_t numbers[] = {4, 5, 6};
+  const PoolRow row{2, lanes, lanes, 3, offsets, numbers};  // windows that overlap by two
+  std::vector<uint8_t> index(static_cast<size_t>(2 * lanes));
+  add(2 * lanes, [&](float* y) { loops.max_pool(row, x.data(), y, index.data()); });
+  add(n, [&](float* dx) { loops.max_pool_grad(row, dy.data(), index.data(), dx); });
+  add(n, [&](float* dx) { loops.average_pool_grad(row, dy.data(), dx, 1.0f / 3); });
+  return all;
+}
+
+// What is not finite, at any place of a vector, goes where the baseline lets it; what that gives is compared with the
+// reference where operators are tested.
+TEST_P(ChannelLoopsTest, NotFiniteGoesBackwardAsInTheBaseline) {
+  for (const int64_t lanes : {1, 7, 16, 37}) {
+    for (const float value : {NAN, INFINITY, -INFINITY}) {
+      for (const bool in_x : {false, true}) {
+        for (int64_t place = 0; place < lanes; place += lanes == 1 ? 1 : (lanes - 1) / 3) {
+          std::vector<float> x = RandomFloats(4 * lanes, "x"), dy = RandomFloats(4 * lanes, "dy");
+          (in_x ? x : dy)[static_cast<size_t>(lanes + place)] = value;
+          const std::vector<float> wanted = Gradients(BaselineLoops().floats, lanes, x, dy);
+          const std::vector<float> got = Gradients(loops(), lanes, x, dy);
+          for (size_t i = 0; i < got.size(); ++i) {
+            const bool same = std::isfinite(wanted[i]) ? std::abs(got[i] - wanted[i]) <= 1e-3f
+                              : std::isnan(wanted[i])  ? std::isnan(got[i])
+                                                       : got[i] == wanted[i];
+            ASSERT_TRUE(same) << lanes << " lanes, " << value << (in_x ? " in x at " : " in dy at ") << place
+                              << ", result " << i << ": " << got[i] << " instead of " << wanted[i];
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bindery::cpu

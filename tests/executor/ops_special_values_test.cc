@@ -1,9 +1,11 @@
 // Not a number, infinities, both zeros and the smallest and largest numbers mean the same to both tables of kernels.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
 
@@ -261,6 +263,108 @@ TEST(SpecialValues, BatchNorm) {
           ExpectSameUnusual(Apply(BatchNormGradOp(), attrs, {Variable("dy"), x, m, v, gamma}, "dx"), backward, layout,
                             2);
         }
+      }
+    }
+  }
+}
+
+// The result and its gradients, where one of the values is at the first, a middle or the last place of what goes in, and
+// of the gradient that comes back.
+void ExpectSameBackward(const Symbol& y, const HostTensorMap& inputs, const std::vector<std::string>& wrt = {"x"}) {
+  GivenTypes given;
+  for (const auto& [name, value] : inputs) given.shapes[name] = value.shape();
+  const GradientResult gradient = Gradient(y, wrt, given);
+  std::vector<Symbol> all = {y};
+  all.insert(all.end(), gradient.gradients.begin(), gradient.gradients.end());
+  HostTensorMap values = inputs;
+  std::vector<std::string> places = {"x"};
+  if (const std::string& dy = gradient.head_gradients[0]; !dy.empty()) {
+    values[dy] = WithOne(RunGraph(y, inputs, {}).outputs[0].shape(), 0.5f, 0);
+    places.push_back(dy);
+  }
+  for (const std::string& name : places) {
+    const Shape shape = values.at(name).shape();
+    for (const float value : kUnusual) {
+      for (const int64_t place : {int64_t{0}, shape.CountFrom(1) / 2, shape.CountFrom(1) - 1}) {
+        HostTensorMap unusual = values;
+        unusual[name] = WithOne(shape, value, place);
+        for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast, Layout::kBlocked8, Layout::kBlocked16}) {
+          if (layout != Layout::kPlain && inputs.at("x").shape().rank() < 3) continue;
+          SCOPED_TRACE(fmt::format("{} at {} of {} {}", value, place, name, shape));
+          ExpectSameUnusual(Group(all), unusual, layout, 2);
+        }
+      }
+    }
+  }
+}
+
+TEST(SpecialValues, ActivationsBackward) {
+  const HostTensorMap inputs = {{"x", WithOne({2, 37}, 0.5f, 0)}};
+  for (const ActivationType type : kActivations) {
+    if (type != ActivationType::kNone) ExpectSameBackward(Activation(x, {.type = type}, "y"), inputs);
+  }
+  for (const EnumName& curve : EnumNames(static_cast<CurveType*>(nullptr))) {
+    ExpectSameBackward(Curve(x, {static_cast<CurveType>(curve.value), 0.5, 0.75}, "y"), inputs);
+  }
+}
+
+TEST(SpecialValues, PoolingBackward) {
+  for (const int64_t channels : {3, 16, 20}) {
+    const HostTensorMap inputs = {{"x", WithOne({2, channels, 7, 6}, 0.5f, 0)}};
+    for (const PoolType type : {PoolType::kMax, PoolType::kAvg}) {
+      const PoolingAttrs overlapping{.type = type, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}};
+      const PoolingAttrs global{.type = type, .global = true};
+      for (const PoolingAttrs& attrs : {overlapping, global}) ExpectSameBackward(Pooling(x, attrs, "y"), inputs);
+    }
+  }
+}
+
+// Short rows, long ones, and columns.
+TEST(SpecialValues, SoftmaxBackward) {
+  struct Form {
+    Shape data;
+    int64_t axis;
+  };
+  for (const auto& [data, axis] : {Form{{2, 37}, 1}, Form{{2, 150}, 1}, Form{{2, 20, 3, 7}, 1}}) {
+    const int64_t classes = data[1];
+    HostTensor labels(DType::kFloat32, data.Erase(1));  // the first class, the last, ...
+    for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 2 * (classes - 1)));
+    const HostTensorMap inputs = {{"x", WithOne(data, 0.5f, 0)}, {"a", labels}, {"b", WithOne({classes}, 0.5f, 0)}};
+    const HostTensorMap labelled = {{"x", inputs.at("x")}, {"a", labels}};
+    ExpectSameBackward(Softmax(x, {.axis = axis, .temperature = 2}, "y"), {{"x", inputs.at("x")}});
+    ExpectSameBackward(LogSoftmax(x, {.axis = axis}, "y"), {{"x", inputs.at("x")}});
+    for (const double smoothing : {0.0, 0.125}) {
+      for (const bool ignores : {false, true}) {
+        const SoftmaxOutputAttrs output{.use_ignore = ignores,
+                                        .ignore_label = 0,
+                                        .smooth_alpha = smoothing,
+                                        .multi_output = true,
+                                        .out_grad = ignores};
+        ExpectSameBackward(SoftmaxOutput(x, a, output, "y"), labelled);
+        const CrossEntropyAttrs attrs{
+            .axis = axis, .use_ignore = ignores, .ignore_label = 0, .label_smoothing = smoothing};
+        ExpectSameBackward(SoftmaxCrossEntropy(x, a, attrs, LossReduction::kNone, {}, "y"), labelled);
+        ExpectSameBackward(SoftmaxCrossEntropy(x, a, attrs, LossReduction::kNone, b, "y"), inputs);
+        ExpectSameBackward(NegativeLogLikelihood(x, a, attrs, LossReduction::kNone, {}, "y"), labelled);
+      }
+    }
+  }
+}
+
+// With the batch's statistics all of a channel is lost, with given ones a place.
+TEST(SpecialValues, BatchNormBackward) {
+  for (const int64_t channels : {3, 16, 20}) {
+    const HostTensorMap inputs = {{"x", WithOne({3, channels, 5, 5}, 0.5f, 0)},
+                                  {"gamma", WithOne({channels}, 0.5f, 0)},
+                                  {"beta", WithOne({channels}, 0.5f, 0)},
+                                  {"m", WithOne({channels}, 0.5f, 0)},
+                                  {"v", HostTensor::Full(DType::kFloat32, {channels}, 2)}};
+    for (const bool relu : {false, true}) {
+      for (const bool running : {false, true}) {
+        const BatchNormAttrs attrs{.fix_gamma = false, .use_global_stats = running, .relu = relu};
+        const Symbol y =
+            Apply(BatchNormOp(), attrs, {x, Variable("gamma"), Variable("beta"), Variable("m"), Variable("v")}, "y");
+        ExpectSameBackward(y, inputs, {"x", "gamma", "beta"});
       }
     }
   }

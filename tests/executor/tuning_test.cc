@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "symbol/ops.h"
 #include "tests/executor/values.h"
 #include "tests/message_of.h"
+#include "train/zoo.h"
 
 namespace bindery {
 namespace {
@@ -106,14 +109,21 @@ TEST_F(TuningTest, ComputesTheSameButForRounding) {
   }
 }
 
-// Writes into the file that convolutions are computed so.
+// Is it a line of the file for what Winograd's can do: 3 x 3 windows with stride 1, not of an image?
+bool IsForWinograd(std::string_view line) {
+  const auto has = [line](std::string_view text) { return line.find(text) != line.npos; };
+  return has("kernel=(3, 3)") && !has("stride=(2, 2)") && !has(" (4, 3, ");
+}
+// Writes into the file that convolutions are computed so, and those that cannot be by the rules' choice.
 void ChooseFor(const std::string& op, const std::string& choice) {
   const std::string path = cpu::TuningFile(), text = ReadFile(path);
   std::string body;
   for (const std::string_view line : SplitText(std::string_view(text).substr(text.find('\n') + 1), '\n')) {
     if (line.empty()) continue;
     const bool is_meant = line.starts_with(op + " ");
-    body += fmt::format("{}\n", is_meant ? std::string(line.substr(0, line.rfind(" = "))) + " = " + choice : line);
+    const std::string_view key = line.substr(0, line.rfind(" = "));
+    body +=
+        is_meant ? fmt::format("{} = {}\n", key, IsForWinograd(line) ? choice : "rules") : fmt::format("{}\n", line);
   }
   WriteFileAtomically(
       path, fmt::format("bindery tuning {:016x}\n{}", Checksum(body.data(), static_cast<int64_t>(body.size())), body));
@@ -155,6 +165,68 @@ TEST_F(TuningTest, PredictionsByWinograd) {
       const HostTensor expected = by_rules->Output(0);
       const double rounding = dtype == DType::kFloat32 ? 4e-5 : 2e-3;
       ExpectNear(tuned->Output(0), expected, rounding * std::max(1.0, MaxAbs(expected)), "output");
+    }
+  }
+}
+
+// The output of ResNet-20 for small images and, of training, all gradients.
+Outcome RunResNet(Tuning tuning, bool trains) {
+  const Shape data = {4, 3, 16, 16};
+  Executor executor(ModelByName("resnet20", {.input = {3, 16, 16}}),
+                    {.inputs = {{"data", data}, {"softmax_label", {4}}},
+                     .for_training = trains,
+                     .threads = 2,
+                     .switches = {.tuning = tuning}});
+  HostTensorMap parameters, statistics;
+  for (const std::string& name : executor.param_names()) {
+    const Shape shape = executor.ArgumentArray(name).shape();
+    const double most = shape.rank() > 1 ? std::sqrt(6 / static_cast<double>(shape.CountFrom(1))) : 1;
+    parameters[name] = Uniform(shape, shape.rank() > 1 ? -most : 0.5, most).Cast(DType::kFloat32);
+  }
+  for (const std::string& name : executor.aux_names()) {
+    statistics[name] =
+        HostTensor::Full(DType::kFloat32, executor.AuxiliaryArray(name).shape(), name.ends_with("var") ? 1 : 0);
+  }
+  executor.SetParams(parameters, statistics);
+  executor.SetInput("data", Uniform(data).Cast(DType::kFloat32));
+  executor.SetInput("softmax_label", Integers({4}, 0, 9).Cast(DType::kFloat32));
+  executor.Forward(trains ? Mode::kTrain : Mode::kPredict);
+  Outcome outcome{.values = {executor.Output(0)}};
+  for (const PlanCall& call : executor.plan().calls) {
+    if (call.op.starts_with("Convolution")) outcome.implementations.push_back(call.implementation);
+  }
+  if (!trains) return outcome;
+  executor.Backward();
+  for (const std::string& name : executor.param_names()) outcome.values.push_back(executor.Gradient(name));
+  return outcome;
+}
+
+// Of 16 convolutions, and as many gradients of data, each may round as one by itself (winograd_test.cc).
+TEST_F(TuningTest, ANetworkByWinogradComputesTheSameButForRounding) {
+  for (const bool trains : {false, true}) {
+    const Outcome by_rules = RunResNet(Tuning::kOff, trains);
+    RunResNet(Tuning::kWinograd, trains);
+    for (const auto& [tiles, rounding] : {std::pair{"winograd 2x2", 4e-6}, {"winograd 4x4", 4e-5}}) {
+      SCOPED_TRACE(fmt::format("{}{}", tiles, trains ? ", training" : ""));
+      Outcome tuned;
+      int64_t measured = 1;
+      for (int round = 0; round < 5 && measured > 0; ++round) {  // other formats may come up
+        for (const char* op : {"Convolution", "ConvolutionAdd", "ConvolutionGradData"}) ChooseFor(op, tiles);
+        ChooseFor("ConvolutionGradWeight", "rules");
+        cpu::UseTuningFolder(folder_);
+        measured = cpu::NumTuningMeasurements();
+        tuned = RunResNet(Tuning::kWinograd, trains);
+        measured = cpu::NumTuningMeasurements() - measured;
+      }
+      EXPECT_EQ(measured, 0);
+      const int64_t by_tiles = std::ranges::count_if(
+          tuned.implementations, [tiles](const std::string& name) { return name.starts_with(tiles); });
+      EXPECT_EQ(by_tiles, trains ? 32 : 16);
+      ASSERT_EQ(tuned.values.size(), by_rules.values.size());
+      for (size_t i = 0; i < tuned.values.size(); ++i) {
+        const double tolerance = static_cast<double>(by_tiles) * rounding * MaxAbs(by_rules.values[i]);
+        ExpectNear(tuned.values[i], by_rules.values[i], tolerance, fmt::format("value {}", i));
+      }
     }
   }
 }

@@ -169,6 +169,15 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
     ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
       BestLoops<T>().template BinaryOf<native::fn::Mul>()(dx + begin, head + begin, dx + begin, end - begin);
     });
+    if (!attrs.use_ignore) return;
+    // Zero remains zero, whatever the head gradient is.
+    ParallelFor(view.outer * view.inner, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+      for (int64_t position = begin; position < end; ++position) {
+        if (!gradient.IsIgnored(label[position])) continue;
+        T* first = dx + position / view.inner * view.axis * view.inner + position % view.inner;
+        for (int64_t k = 0; k < view.axis; ++k) first[k * view.inner] = 0;
+      }
+    });
   });
 }
 

@@ -94,9 +94,9 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
         const Value log = args.log_input ? 0 : Element<Value>(args.log_sum, row);
         const Value total = counts ? SumOf<Value>(team, args.axis, target) : 0;
         team.ForEach(args.axis, [&](int64_t k) {
-          const Value p = args.log_input ? 0 : std::exp(at(k) - max - log);
-          PutWrapped(args.out[0].data, args.out[0].dtype, first + k * args.inner,
-                     counts ? dy * (total * p - target(k)) : nothing);
+          Value dx = args.log_input ? 0 : dy * total * std::exp(at(k) - max - log);
+          if (smoothing > 0 || k == own) dx -= dy * target(k);  // the others have no part, even of infinity
+          PutWrapped(args.out[0].data, args.out[0].dtype, first + k * args.inner, counts ? dx : nothing);
         });
         return;
       }

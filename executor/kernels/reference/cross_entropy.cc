@@ -68,11 +68,13 @@ MaybeKernel MakeHardmax(const KernelSpec& spec) {
   });
 }
 
-// What class k weighs in the loss of a label.
+// What class k weighs in the loss of a label. Without smoothing the label alone has a part: nothing is made of what the
+// others have, as it may be infinite.
 struct Target {
   const CrossEntropyAttrs& attrs;
   const double* weights;
   double classes, label;
+  bool HasPart(int64_t k) const { return attrs.label_smoothing > 0 || static_cast<double>(k) == label; }
   double operator()(int64_t k) const {
     const double part =
         attrs.label_smoothing / classes + (static_cast<double>(k) == label ? 1 - attrs.label_smoothing : 0);
@@ -103,7 +105,9 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
       if (attrs.use_ignore && t.in[1][i] == attrs.ignore_label) return;
       const double label = Checked(t.in[1][i], view, node_name);
       const Target target{attrs, weights, static_cast<double>(view.axis), label};
-      for (int64_t k = 0; k < view.axis; ++k) t.out[0][i] += target(k) * (sum.max - t.in[0][at(k)] + sum.log);
+      for (int64_t k = 0; k < view.axis; ++k) {
+        if (target.HasPart(k)) t.out[0][i] += target(k) * (sum.max - t.in[0][at(k)] + sum.log);
+      }
       t.out[1][i] = weights ? weights[static_cast<int64_t>(label)] : 1;
     });
   });
@@ -122,8 +126,11 @@ MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
       double total = 0;
       for (int64_t k = 0; k < view.axis; ++k) total += target(k);
       for (int64_t k = 0; k < view.axis; ++k) {
-        const double p = attrs.log_input ? 0 : std::exp(t.in[1][at(k)] - t.in[statistics][i] - t.in[statistics + 1][i]);
-        t.out[0][at(k)] = t.in[0][i] * (total * p - target(k));
+        double& dx = t.out[0][at(k)];
+        if (!attrs.log_input) {
+          dx = t.in[0][i] * total * std::exp(t.in[1][at(k)] - t.in[statistics][i] - t.in[statistics + 1][i]);
+        }
+        if (target.HasPart(k)) dx -= t.in[0][i] * target(k);
       }
     });
   });

@@ -164,7 +164,7 @@ void Normalize(const Real* x, Real* y, int64_t n, const Table::Channel& c, bool 
 template <bool kRelu>
 inline V InputGradient(V dy, V x, V mean, V scale, V beta, V b, V c) {
   const V centred = x - mean;
-  return scale * Passed<kRelu>(dy, centred, scale, beta) + b * centred + c;
+  return scale * Passed<kRelu>(dy, centred, scale, beta) + (b != 0 ? b * centred : Splat(0)) + c;
 }
 
 template <bool kRelu>

@@ -109,7 +109,7 @@ struct LoopsOf {
   //   moments: sums of a contiguous array / of rows per lane: sum and sum of squares of (x - shift)
   //   grad_sums: sum g and sum g (x - mean), g = dy, or dy where (x - mean) scale + beta > 0 if `relu`
   //   normalize: y = (x - mean) scale + beta [, max 0]
-  //   grad_input: dx = scale g + b (x - mean) + c
+  //   grad_input: dx = scale g + b (x - mean) + c; where b is 0, as of statistics that are given, any x may be there
   // Contiguous arrays belong to one channel and take the constants of `c`; rows take one per lane.
   struct Channel {
     Real mean, scale, beta, b, c;
