@@ -134,6 +134,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
       const int64_t row = i / args.inner / args.axis * args.inner + i % args.inner, k = i / args.inner % args.axis;
       const Value p = Element<Value>(args.p, i);
       Value y = 0;
+      bool ignored = false;
       if (args.svm) {
         const Value sign = std::floor(Number(args.label, row)) == static_cast<double>(k) ? Value{-1} : Value{1};
         const Value edge = static_cast<Value>(args.margin) + sign * p, hinge = edge > 0 ? edge : Value{0};
@@ -142,7 +143,8 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
         y = (p - static_cast<Value>(Number(args.label, i))) * scale;
       } else {
         const double label = Number(args.label, row);
-        if (!(args.use_ignore && label == args.ignore_label)) {
+        ignored = args.use_ignore && label == args.ignore_label;
+        if (!ignored) {
           if (!(label >= 0 && label < static_cast<double>(args.axis))) {
             Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
             y = static_cast<Value>(NAN);
@@ -153,7 +155,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
           }
         }
       }
-      if (args.head.data) y *= Element<Value>(args.head, i);
+      if (args.head.data && !ignored) y *= Element<Value>(args.head, i);  // zero remains zero, whatever that is
       PutWrapped(args.out.data, args.out.dtype, i, y);
     });
   });

@@ -2,12 +2,15 @@
 // reference kernels.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <exception>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "executor/kernel_table.h"
+#include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/cudnn.h"
@@ -77,6 +80,18 @@ TEST(CudaOperatorsTest, Reduce) { Check(ReduceCases()); }
 TEST(CudaOperatorsTest, Shape) { Check(ShapeCases()); }
 TEST(CudaOperatorsTest, Softmax) { Check(SoftmaxCases()); }
 TEST(CudaOperatorsTest, Unary) { Check(UnaryCases()); }
+
+TEST(CudaOperatorsTest, IgnoredSamplesHaveNoGradient) {
+  const SoftmaxOutputAttrs attrs{.use_ignore = true, .ignore_label = 1, .out_grad = true};
+  const GradientResult gradient = Gradient(SoftmaxOutput(Variable("x"), Variable("label"), attrs, "y"),
+                                           std::vector<std::string>{"x"}, {.shapes = {{"x", {2, 3}}, {"label", {2}}}});
+  const HostTensorMap inputs = {{"x", HostTensor::Full(DType::kFloat32, {2, 3}, 0.5)},
+                                {"label", HostTensor::From({2}, {1, 2})},
+                                {gradient.head_gradients[0], HostTensor::Full(DType::kFloat32, {2, 3}, NAN)}};
+  const HostTensor dx = RunGraph(gradient.gradients[0], inputs, {.device = Cuda(0)}).outputs[0];
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(dx.At(i), 0);
+  for (int64_t i = 3; i < 6; ++i) EXPECT_TRUE(std::isnan(dx.At(i)));
+}
 
 OperatorCase Long(const std::string& name, const Symbol& symbol, HostTensorMap inputs, double terms) {
   return {.name = name,
