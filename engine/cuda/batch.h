@@ -88,6 +88,7 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     Work work{.number = done + 1, .what = fmt::format("operation \"{}\"", *first->part)};
     if (!first->what.empty()) work.what += ", " + first->what;
     if (last != first && !last->what.empty()) work.what += " to " + last->what;
+    for (const std::shared_ptr<AcrossGpus>& call : across) work.what += call->Behind();
     return work;
   }
   // Has all of it been done? Never of what a failed GPU has left.
