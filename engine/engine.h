@@ -23,7 +23,8 @@
 //
 // Devices that hang. Wait, WaitAll and Recover throw HangError, naming the device, what it is at and since when, if a
 // device has been at one thing, a node of a network say, for longer than the engine's limit. Nothing is given up: all
-// that was pushed stays in flight, and goes on if the device does. Destructors and WaitIdle wait until then.
+// that was pushed stays in flight, and goes on if the device does. Destructors and WaitIdle wait until then. Only what
+// GPUs exchange by NCCL is ended, and fails (engine/threaded/watchdog.h).
 //
 // Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
 // Recover, which must not be called from an operation (they would wait for it: throws Error).

@@ -118,7 +118,10 @@ class Failures {
   std::optional<uint64_t> VersionOf(const Var& var) const;
   // An error that showed at a fence: found by the stream, or by a caller who is told of it now.
   void NoteLate(const std::exception_ptr& error);
-  void TellLate(const std::exception_ptr& error) { told_late_ = error; }
+  void TellLate(const std::exception_ptr& error) {
+    told_late_ = error;
+    if (untold_ == error) untold_ = nullptr;
+  }
 
   std::exception_ptr TakeFirst();                        // the first error thrown since the last TakeFirst or Recover
   std::exception_ptr Untold() const { return untold_; }  // one since then that no caller was told of

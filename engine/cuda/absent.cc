@@ -12,5 +12,6 @@ void AppendExchange(const std::shared_ptr<Engine>&, const std::string&, std::map
                     StepParts*) {}
 
 CudaReport ReportCuda() { return {.problem = "this build has no CUDA"}; }
+CudaCounts CountCuda() { return {}; }
 
 }  // namespace bindery

@@ -42,18 +42,15 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     return true;
   }
   void Wait() const noexcept override {
-    while (!WaitFor(std::chrono::hours(1))) {
+    if (Done()) return;
+    ++TheCounters().waits;
+    while (!Await(std::chrono::hours(1))) {
     }
   }
   bool WaitFor(std::chrono::milliseconds time) const noexcept override {
-    const auto deadline = std::chrono::steady_clock::now() + time;
-    if (SpinUntil(time.count() == 0 ? 0 : kSpinMicroseconds, [&] { return Done(); })) return true;
-    for (int i = 0; std::chrono::steady_clock::now() < deadline; ++i) {
-      if (i % kSleepsPerLook == 0) LookAround();
-      if (Done()) return true;
-      std::this_thread::sleep_for(kSleep);
-    }
-    return Done();
+    if (Done()) return true;
+    if (time.count() > 0) ++TheCounters().waits_of_callers;
+    return Await(time);
   }
   std::exception_ptr error() const override {
     const std::lock_guard lock(mutex_);
@@ -88,6 +85,7 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     Work work{.number = done + 1, .what = fmt::format("operation \"{}\"", *first->part)};
     if (!first->what.empty()) work.what += ", " + first->what;
     if (last != first && !last->what.empty()) work.what += " to " + last->what;
+    for (const std::shared_ptr<AcrossGpus>& call : across) work.what += call->Behind();
     return work;
   }
   // Has all of it been done? Never of what a failed GPU has left.
@@ -154,6 +152,16 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   }
 
  private:
+  bool Await(std::chrono::milliseconds time) const noexcept {
+    const auto deadline = std::chrono::steady_clock::now() + time;
+    if (SpinUntil(time.count() == 0 ? 0 : kSpinMicroseconds, [&] { return Done(); })) return true;
+    for (int i = 0; std::chrono::steady_clock::now() < deadline; ++i) {
+      if (i % kSleepsPerLook == 0) LookAround();
+      if (Done()) return true;
+      std::this_thread::sleep_for(kSleep);
+    }
+    return Done();
+  }
   // Asks after all GPUs that it waits for, by whatever way. One that waits for a lost GPU waits for ever: it is lost,
   // too.
   void LookAround() const {

@@ -130,6 +130,19 @@ class Clique::Exchange final : public AcrossGpus {
     const Enqueued enqueued = Get();
     if (enqueued.communicator) clique_.Look(enqueued.communicator.get());
   }
+  bool GiveUp(const std::string& why) override {
+    const Enqueued enqueued = Get();
+    return enqueued.communicator && clique_.GiveUp(enqueued.communicator.get(), why);
+  }
+  std::string Behind() const override {
+    const Enqueued enqueued = Get();
+    for (const auto& [clique, number] : enqueued.after) {
+      if (const uint64_t done = clique->done(); done < number) {
+        return fmt::format(", behind exchange {} of {}", done + 1, clique->ToText());
+      }
+    }
+    return {};
+  }
   std::string Problem() const override {
     const Enqueued enqueued = Get();
     std::string problem = enqueued.problem;
@@ -177,10 +190,13 @@ std::string Clique::Connect() {
 
 Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stream) {
   const std::lock_guard order(All().mutex);
-  for (const auto& [gpus, other] : All().cliques) {  // one that hangs would keep this from beginning
-    if (other && other->communicator_ && !other->Lost().empty()) other->Look(other->communicator_.get());
-  }
   Enqueued enqueued;
+  for (const auto& [gpus, other] : All().cliques) {
+    if (!other) continue;
+    // One that hangs would keep this from beginning.
+    if (other->communicator_ && !other->Lost().empty()) other->Look(other->communicator_.get());
+    if (other->issued_ > other->done() && Shares(*other)) enqueued.after.emplace_back(other.get(), other->issued_);
+  }
   std::unique_lock<std::mutex> lock;
   for (;;) {
     enqueued.problem = Connect();
@@ -296,6 +312,17 @@ void Clique::Look(Communicator* communicator) noexcept {
   } else if (const std::string error = communicator->LateError(); !error.empty()) {
     communicator->Abort(error, 0);  // NCCL promises nothing then, of what is over, either
   }
+}
+
+bool Clique::GiveUp(Communicator* communicator, const std::string& why) {
+  const std::unique_lock lock(communicator->mutex, std::try_to_lock);
+  if (!lock || communicator->aborted()) return false;
+  communicator->Abort("aborted, as " + why, done() + 1);
+  return true;
+}
+
+bool Clique::Shares(const Clique& other) const {
+  return std::ranges::any_of(gpus_, [&](Gpu* gpu) { return std::ranges::find(other.gpus_, gpu) != other.gpus_.end(); });
 }
 
 uint64_t Clique::done() const { return std::atomic_ref(*done_).load(std::memory_order_acquire); }

@@ -9,8 +9,9 @@
 //
 // NCCL tells of errors late, or never: whoever waits for the work looks. A communicator that failed, or one of whose
 // GPUs is lost, is aborted, which ends its work on the other GPUs. That work fails, as does whatever came after it on the
-// GPUs and ran on what was in its place; the next work has a new communicator, if the GPUs still work. While a call of
-// NCCL's with a communicator does not return, nobody aborts that.
+// GPUs and ran on what was in its place; the next work has a new communicator, if the GPUs still work. The same becomes
+// of a communicator whose work hangs, as the engine's watchdog finds (CanGiveUp). While a call of NCCL's with a
+// communicator does not return, nobody aborts that.
 //
 // Thread safe.
 #pragma once
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/cuda/commands.h"
@@ -56,6 +58,8 @@ class Clique {
     std::shared_ptr<Communicator> communicator = nullptr;
     uint64_t number = 0;  // of the clique's exchanges
     std::string problem = {};
+    // The last exchanges of cliques that share a GPU, this one too, that were not over: it comes after them.
+    std::vector<std::pair<const Clique*, uint64_t>> after = {};
   };
   Enqueued Enqueue(const std::vector<Piece>& pieces, CUstream stream);
   void Begin(CUstream stream) const;
@@ -63,6 +67,8 @@ class Clique {
   void BringPiece(const Piece& piece, bool to_all, NcclResult* result) const;
   void End(CUstream stream, uint64_t number) const;
   void Look(Communicator* communicator) noexcept;
+  bool GiveUp(Communicator* communicator, const std::string& why);
+  bool Shares(const Clique& other) const;  // some GPU
   uint64_t done() const;
   std::string Lost() const;  // what is to be said of a GPU that is; empty: none is
   std::string ToText() const;

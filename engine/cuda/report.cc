@@ -61,4 +61,9 @@ CudaReport ReportCuda() {
   return report;
 }
 
+CudaCounts CountCuda() {
+  const cuda::Counters& counters = cuda::TheCounters();
+  return {counters.allocations, counters.synchronizations, counters.waits, counters.waits_of_callers};
+}
+
 }  // namespace bindery

@@ -1,4 +1,5 @@
-// What this machine has of CUDA, for people: its GPUs, or why there are none, and the libraries that are found.
+// What this machine has of CUDA, for people: its GPUs, or why there are none, and the libraries that are found; and what
+// was asked of them.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +26,16 @@ struct CudaReport {
 
 // Opens the driver and the libraries. Never throws DeviceError: that is `problem`.
 CudaReport ReportCuda();
+
+// What this process has asked of GPUs so far, and a step that runs again and again should not. What NVIDIA's libraries
+// ask by themselves is not in it.
+struct CudaCounts {
+  int64_t allocations = 0;       // calls for memory of a GPU, or of the host that GPUs can use
+  int64_t synchronizations = 0;  // calls that return when a GPU has done something
+  // Waits without a call, for work that was not over: of operations of other devices, and of whoever waits for an
+  // engine, who is counted again with each look of the watchdog.
+  int64_t waits = 0, waits_of_callers = 0;
+};
+CudaCounts CountCuda();
 
 }  // namespace bindery

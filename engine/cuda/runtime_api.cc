@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <optional>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -17,6 +18,25 @@ struct Chosen {
 Chosen& TheChosen() {
   static Chosen& chosen = *new Chosen;
   return chosen;
+}
+
+// Counts the calls of one of the table's functions.
+template <auto kFunction, std::atomic<int64_t> Counters::*kCounter>
+void Count(RuntimeApi* api) {
+  static std::remove_reference_t<decltype(api->*kFunction)> original;
+  original = api->*kFunction;
+  api->*kFunction = [](auto... arguments) {
+    ++(TheCounters().*kCounter);
+    return original(arguments...);
+  };
+}
+
+RuntimeApi Counted(RuntimeApi api) {
+  Count<&RuntimeApi::mem_alloc_from_pool_async, &Counters::allocations>(&api);
+  Count<&RuntimeApi::mem_host_alloc, &Counters::allocations>(&api);
+  Count<&RuntimeApi::mem_create, &Counters::allocations>(&api);
+  Count<&RuntimeApi::stream_synchronize, &Counters::synchronizations>(&api);
+  return api;
 }
 
 }  // namespace
@@ -83,15 +103,20 @@ RuntimeApi OpenRuntime(const std::string& library) {
   return api;
 }
 
+Counters& TheCounters() {
+  static Counters counters;
+  return counters;
+}
+
 void UseRuntime(const RuntimeApi& api) {
   const std::lock_guard lock(TheChosen().mutex);
-  TheChosen().api = api;
+  TheChosen().api = Counted(api);
 }
 
 const RuntimeApi& Runtime() {
   const std::lock_guard lock(TheChosen().mutex);
   std::optional<RuntimeApi>& api = TheChosen().api;
-  if (!api) api = OpenRuntime("libcuda.so.1");
+  if (!api) api = Counted(OpenRuntime("libcuda.so.1"));
   return *api;
 }
 

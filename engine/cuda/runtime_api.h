@@ -8,6 +8,8 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 namespace bindery::cuda {
@@ -74,6 +76,12 @@ struct RuntimeApi {
 // Opens a driver library, libcuda.so.1 or another of its kind. Throws DeviceError with the loader's reason, or naming
 // the function that it lacks.
 RuntimeApi OpenRuntime(const std::string& library);
+
+// Of CudaCounts (report.h). Calls are counted in the table that devices use.
+struct Counters {
+  std::atomic<int64_t> allocations = 0, synchronizations = 0, waits = 0, waits_of_callers = 0;
+};
+Counters& TheCounters();
 
 // What all devices use from now on, in place of libcuda's: for tests, before the first device is asked for.
 void UseRuntime(const RuntimeApi& api);

@@ -184,13 +184,28 @@ bool CudaStream::WaitFor(std::chrono::milliseconds time) const noexcept {
   return !last || last->WaitFor(time);
 }
 
+const CudaStream::Batch* CudaStream::FirstUnfinished() const {
+  const auto first = std::ranges::find_if(in_flight_, [](const auto& batch) { return !batch->Finished(); });
+  return first == in_flight_.end() ? nullptr : first->get();
+}
+
 Stream::Work CudaStream::Doing() const {
   const std::lock_guard lock(mutex_);
-  for (const std::shared_ptr<Batch>& batch : in_flight_) {
-    if (batch->Finished()) continue;
-    return batch->Running();
-  }
-  return {};
+  const Batch* const batch = FirstUnfinished();
+  return batch ? batch->Running() : Work();
+}
+
+bool CudaStream::MayGiveUp(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const Batch* const batch = FirstUnfinished();
+  return batch && batch->Running().number == number && !batch->across.empty();
+}
+
+bool CudaStream::GiveUp(uint64_t number, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const Batch* const batch = FirstUnfinished();
+  if (!batch || batch->Running().number != number) return false;
+  return std::ranges::any_of(batch->across, [&](const auto& call) { return call->GiveUp(why); });
 }
 
 void CudaStream::Forget() {

@@ -20,12 +20,13 @@
 #include "engine/cuda/padding.h"
 #include "engine/cuda/recording.h"
 #include "engine/stream.h"
+#include "engine/threaded/watchdog.h"
 
 namespace bindery::cuda {
 
 class Progress;  // the CUDA stream and its words, which fences share
 
-class CudaStream final : public Stream {
+class CudaStream final : public Stream, public CanGiveUp {
  public:
   CudaStream(Gpu& gpu, Lane lane);
   ~CudaStream() override;
@@ -38,6 +39,9 @@ class CudaStream final : public Stream {
   std::exception_ptr Synchronize() noexcept override;
   bool WaitFor(std::chrono::milliseconds time) const noexcept override;
   Work Doing() const override;
+  // Work that is done on several GPUs (CallAcross).
+  bool MayGiveUp(uint64_t number) const override;
+  bool GiveUp(uint64_t number, const std::string& why) override;
 
   static constexpr int64_t kThreads = 256;  // of a block
 
@@ -85,7 +89,8 @@ class CudaStream final : public Stream {
   class Batch;                               // what one operation enqueued: its fence
   void EnterPiece(const std::string& what);  // a new one, unless it is the same
   void Submit() noexcept;
-  void Forget();  // lets go of what finished operations kept
+  void Forget();                         // lets go of what finished operations kept
+  const Batch* FirstUnfinished() const;  // under the mutex; null: there is none
 
   static constexpr int kWords = 4;
 

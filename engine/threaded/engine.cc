@@ -22,6 +22,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -34,7 +35,8 @@ namespace bindery {
 namespace {
 
 constexpr int kMaxSpinMicroseconds = 1'000'000;
-constexpr int kPreparedRuns = 3;  // as many steps as are in flight, and the end of one more
+constexpr std::chrono::seconds kTidyAfter{1};  // longer than between steps, which then find staging memory where it was
+constexpr int kPreparedRuns = 3;               // as many steps as are in flight, and the end of one more
 
 PendingAccess AccessOf(Run* run, Var* var, bool exclusive) {
   PendingAccess access;
@@ -192,12 +194,15 @@ void ThreadedState::Finish(Run& run, std::vector<Pushed>* finished) {
   for (PendingAccess& access : run.accesses) Leave(access, [this](Claim& next) { GoAhead(next); });
   finished->swap(run.parts);
   run.next = std::exchange(*run.home, &run);
+  Land();
+}
+
+void ThreadedState::Land() {
   AddInFlight(-1);
-  if (in_flight_.load(std::memory_order_relaxed) == 0) {
-    if (sleepers_ > 0) finished_.notify_all();
-    if (stopping_) {
-      for (auto& worker : workers_) Signal(*worker);
-    }
+  if (in_flight_.load(std::memory_order_relaxed) > 0) return;
+  if (sleepers_ > 0) finished_.notify_all();
+  if (stopping_) {
+    for (auto& worker : workers_) Signal(*worker);
   }
 }
 
@@ -250,6 +255,7 @@ void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lo
     if (!skipped) {
       error = one.Call(stream, payload.get());
       held->fence = stream.End(part, payload);
+      worker.keeps |= held->fence != nullptr;
     }
     if (i + 1 == count) {
       if (count > 1) stream.Part();
@@ -262,6 +268,18 @@ void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lo
     failures_.Settle(one.accesses, error, !skipped);
     if (!skipped) failures_.SetFence(one.accesses, held->fence);
   }
+}
+
+// Lets go of what the stream keeps, if all of its work is over: tensors, of operations, which may be the last to hold
+// the engine. It is in flight meanwhile: whoever waits for everything is to hear of errors.
+void ThreadedState::Tidy(Worker& worker, std::unique_lock<std::mutex>& lock) {
+  AddInFlight(1);
+  lock.unlock();
+  worker.keeps = !worker.stream->WaitFor(std::chrono::milliseconds(0));
+  const std::exception_ptr error = worker.keeps ? nullptr : worker.stream->Synchronize();
+  Acquire(lock);
+  failures_.NoteLate(error);
+  Land();
 }
 
 void ThreadedState::Work(Worker& worker) {
@@ -283,8 +301,10 @@ void ThreadedState::Work(Worker& worker) {
       SpinUntil(spin_microseconds_, news);
       Acquire(lock);
       worker.parked = true;
-      worker.wake.wait(lock, news);
+      const bool tidies = worker.keeps && !worker.wake.wait_for(lock, kTidyAfter, news);
+      if (!worker.keeps) worker.wake.wait(lock, news);
       worker.parked = false;
+      if (tidies) Tidy(worker, lock);
     }
   }
 }

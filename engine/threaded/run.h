@@ -28,6 +28,7 @@ struct Worker {
   std::atomic<uint64_t> sequence{0};  // changes when there is something new: what a spinning worker looks at
   std::condition_variable wake;
   bool parked = false;
+  bool keeps = false;  // its stream, what work uses that may be over
   // Runs that are ready: by priority, of equal ones in the order in which they became so.
   Run* first = nullptr;
   Run* last = nullptr;

@@ -73,6 +73,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
     std::vector<FenceUse> uses = {};  // point into the variables, which change for nobody while they are in use
   };
   void Execute(Worker& worker, Run& run, Held* held, std::unique_lock<std::mutex>& lock);
+  void Tidy(Worker& worker, std::unique_lock<std::mutex>& lock);
 
   // Waiting. `patient`: also for a device that hangs; otherwise that is an error.
   void CheckOutside(const char* method) const;
@@ -105,6 +106,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   }
   // `finished` gets the references that the run held, to be dropped outside the mutex.
   void Finish(Run& run, std::vector<Pushed>* finished);
+  void Land();  // one less is in flight
 
   const int spin_microseconds_;
   std::mutex mutex_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "engine/threaded/run.h"
 
@@ -11,13 +12,34 @@ namespace bindery {
 namespace {
 
 // What a worker, or its stream, is doing. Where either waits for another device, it is that one's affair.
-Stream::Work WorkOf(const Worker& worker) {
+Sight Glance(const Worker& worker) {
   if (const Operation* const current = worker.current; current && !worker.waits.load(std::memory_order_relaxed)) {
     std::string what = fmt::format("operation \"{}\"", current->name);
     if (const std::string at = current->at ? current->at() : ""; !at.empty()) what += ", " + at;
     return {.number = worker.taken, .what = std::move(what)};
   }
-  return worker.stream->Doing();
+  Stream::Work work = worker.stream->Doing();
+  return {.number = work.number, .what = std::move(work.what), .by_stream = true};
+}
+
+// "for 12.3 s, since 2026-11-27 06:12:00 UTC"
+std::string TimeOf(const Sight& sight) {
+  const auto since = std::chrono::system_clock::now() - std::chrono::round<std::chrono::seconds>(sight.seconds);
+  return fmt::format("for {:.1f} s, since {:%F %T} UTC", sight.seconds.count(),
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(since)));
+}
+
+bool MayGiveUp(const Worker* worker) {
+  const auto* const stream = dynamic_cast<const CanGiveUp*>(worker->stream.get());
+  return stream && worker->sight.by_stream && stream->MayGiveUp(worker->sight.number);
+}
+
+bool GiveUp(Worker* worker) {
+  Sight& sight = worker->sight;
+  auto& stream = dynamic_cast<CanGiveUp&>(*worker->stream);
+  if (!stream.GiveUp(sight.number, fmt::format("{} hung {}", sight.what, TimeOf(sight)))) return false;
+  sight.seconds = {};
+  return true;
 }
 
 }  // namespace
@@ -33,19 +55,23 @@ std::string Watchdog::Look(std::span<const std::unique_ptr<Worker>> workers, boo
   const auto now = std::chrono::steady_clock::now();
   const auto passed = std::min<std::chrono::duration<double>>(now - looked_, 2 * period_);
   looked_ = now;
+  std::vector<Worker*> hanging;
   for (const auto& worker : workers) {
     Sight& sight = worker->sight;
-    Stream::Work work = WorkOf(*worker);
-    if (work.what.empty() || work.number != sight.number || work.what != sight.what) {
-      sight = {.number = work.number, .what = std::move(work.what)};
+    Sight now_at = Glance(*worker);
+    if (now_at.what.empty() || now_at.number != sight.number || now_at.what != sight.what ||
+        now_at.by_stream != sight.by_stream) {
+      sight = std::move(now_at);
       continue;
     }
     sight.seconds += passed;
-    if (sight.seconds < limit_) continue;
-    const auto since = std::chrono::system_clock::now() - std::chrono::round<std::chrono::seconds>(sight.seconds);
-    found += fmt::format("{}{} hangs: it has been at {} for {:.1f} s, since {:%F %T} UTC", found.empty() ? "" : "; ",
-                         worker->stream->device(), sight.what, sight.seconds.count(),
-                         fmt::gmtime(std::chrono::system_clock::to_time_t(since)));
+    if (sight.seconds >= limit_) hanging.push_back(worker.get());
+  }
+  if (std::ranges::all_of(hanging, MayGiveUp)) std::erase_if(hanging, GiveUp);
+  for (Worker* const worker : hanging) {
+    Sight& sight = worker->sight;
+    found += fmt::format("{}{} hangs: it has been at {} {}", found.empty() ? "" : "; ", worker->stream->device(),
+                         sight.what, TimeOf(sight));
     *news |= !std::exchange(sight.told, true);
   }
   return found;

@@ -4,6 +4,9 @@
 // doing, ten times within the limit but at least once a second, and makes a few short strings of it. So a step that
 // takes longer than that allocates. Only time in which somebody looked counts, so that a process that was stopped for
 // an hour, by a debugger say, finds no device hanging when it goes on.
+//
+// What a stream can give up (CanGiveUp) is given up, where nothing else hangs that it may wait for: it then fails, and
+// is told to hang only if it has not ended when as much time has passed again.
 #pragma once
 
 #include <chrono>
@@ -16,10 +19,21 @@ namespace bindery {
 
 struct Worker;
 
+// A stream that can end work which hangs.
+class CanGiveUp {
+ public:
+  virtual ~CanGiveUp() = default;
+  // Is it at that piece of work (Stream::Work), and of a kind that can be ended?
+  virtual bool MayGiveUp(uint64_t number) const = 0;
+  // Makes it end, after which its operation fails, by `why`. Waits for nothing. False: it cannot now, or has before.
+  virtual bool GiveUp(uint64_t number, const std::string& why) = 0;
+};
+
 // What a watchdog has seen of one worker.
 struct Sight {
   uint64_t number = 0;    // of the piece of work
   std::string what = {};  // empty: nothing
+  bool by_stream = false;
   std::chrono::duration<double> seconds{0};
   bool told = false;
 };

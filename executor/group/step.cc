@@ -1,10 +1,16 @@
 #include "executor/group/step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/backend.h"
 #include "engine/collective.h"
+#include "engine/fetch.h"
 
 namespace bindery {
 
@@ -54,8 +60,10 @@ void GroupStep::AppendSegments(Phase phase, const std::vector<std::vector<StepPa
     for (size_t e = 0; e < exchanges.size();) {
       const Collective what = exchanges[e].what;
       std::vector<Bucket> buckets;
+      std::vector<std::string> names;
       for (; e < exchanges.size() && exchanges[e].what == what; ++e) {
         Bucket& bucket = buckets.emplace_back();
+        names.push_back(plan().values[static_cast<size_t>(exchanges[e].input)].name);
         for (const Participant& p : participants_) {
           const PlanExchange& exchange = p.bound->plan().segments[s].exchanges[e];
           bucket.sources.push_back(p.executor->Value(*p.bound, exchange.input));
@@ -63,7 +71,7 @@ void GroupStep::AppendSegments(Phase phase, const std::vector<std::vector<StepPa
         }
       }
       // Each arena is read and written: one device's failure fails all, and nothing is half combined.
-      collectives->Append(what, ToString(what), std::move(buckets), &parts);
+      collectives->Append(what, fmt::format("{} of {}", ToString(what), FirstOf(names)), std::move(buckets), &parts);
     }
   }
 }
@@ -75,11 +83,14 @@ void GroupStep::AppendStates(const ParameterStore& store, bool independent) {
   store.AppendPublish(blocks, {}, &publish_);
   if (independent || participants_.size() == store.devices().size()) return;
   std::vector<Bucket> buckets;
+  std::vector<std::string> names;
   for (const int b : blocks) {
+    for (const int p : store.blocks()[b].parameters) names.push_back(store.parameters()[p].name);
     const std::vector<Tensor>& candidates = store.blocks()[b].candidates;
     buckets.push_back({.sources = {candidates[participants_[0].executor->index()]}, .replicas = candidates});
   }
-  MemoryCollectives(engine_, false)->Append(Collective::kBroadcast, "states", std::move(buckets), &forward_);
+  MemoryCollectives(engine_, false)
+      ->Append(Collective::kBroadcast, "states " + FirstOf(names), std::move(buckets), &forward_);
 }
 
 void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<DeviceExecutor*>& idle) {

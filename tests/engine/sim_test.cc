@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/backend.h"
 #include "engine/host_call.h"
 #include "engine/memory/arena.h"
@@ -256,6 +259,26 @@ TEST(HostCallTest, MayGoWhileItIsInFlightWithTheMemoryItUses) {
   }
   EXPECT_EQ(sum.ToHost(), HostTensor::Full(DType::kFloat32, {1000}, 20));
   sim::Reset();
+}
+
+// A worker with nothing to do finds it (docs/engine.md), and keeps it for whoever waits.
+TEST(SimWorkerTest, AnErrorThatShowsMeanwhileIsTold) {
+  for (const bool by_variable : {true, false}) {
+    std::vector<std::string> lines;
+    SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
+    {
+      const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+      const Tensor tensor(engine, Sim(0), DType::kFloat32, {4});
+      tensor.Wait();
+      sim::FailKernel(Sim(0), 1);
+      tensor.Fill(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      EXPECT_THROW(by_variable ? tensor.Wait() : engine->WaitAll(), DeviceError);
+    }
+    SetLogCallback(nullptr);
+    EXPECT_EQ(lines, std::vector<std::string>()) << by_variable;
+    sim::Reset();
+  }
 }
 
 }  // namespace

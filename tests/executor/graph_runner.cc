@@ -15,6 +15,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/infer/forward_types.h"
+#include "tests/executor/engine_of_tests.h"
 
 namespace bindery {
 namespace {
@@ -102,11 +103,7 @@ class Copies {
   }
 
  private:
-  static const std::shared_ptr<Engine>& TheEngine() {  // which has streams: one for all
-    static const auto& engine = *new std::shared_ptr<Engine>(MakeInlineEngine());
-    return engine;
-  }
-  const std::shared_ptr<Engine> engine_ = TheEngine();
+  const std::shared_ptr<Engine> engine_ = EngineOfTests();
   const Device device_;
   std::map<Buffer*, Tensor> copies_;
 };

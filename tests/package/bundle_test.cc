@@ -63,7 +63,12 @@ Outcome CheckWith(const std::string& options, std::string* json, const std::stri
     script cuda/bin/compute-sanitizer 'echo "========= COMPUTE-SANITIZER"
       [ $FAULT$2 != memorymemcheck ] || { echo "========= Invalid __global__ write of size 4 bytes"; exit 9; }
       "${@:7}" && echo "========= ERROR SUMMARY: 0 errors"'
-    script bin/bindery-bench 'echo "{\"step_median_ms\": 2.0}"'
+    script bin/bindery-bench '
+      allocations=0.0 waits=1.0
+      [ "$FAULT" != allocates ] || allocations=0.5
+      [ "$FAULT" != waits ] || waits=2.0
+      echo "{\"step_median_ms\": 2.0, \"gpu_allocations\": $allocations, \"gpu_synchronizations\": 0.0," \
+           "\"gpu_waits\": $waits, \"gpu_waits_of_caller\": 3.0}"'
     script pytorch 'case $2 in
       "import torch") ;;
       import*) exit 1 ;;
@@ -105,6 +110,8 @@ TEST(Bundle, ACheckSaysWhatMachineItWas) {
            Row("passed", "compute-sanitizer racecheck", "27 passed, 9 skipped"),
            Row("passed", "gpt: graphs give the same bits", "of all parameters after 20 steps"),
            Row("passed", "losses of resnet50 beside a CPU's", "2.0000 to 2.0000; at most 0.0e+00 apart, in step 0"),
+           Row("passed", "steps of gpt: memory and waits",
+               "0.0 allocations, 0.0 synchronizations, 1.0 waits; 3.0 of the benchmark"),
        }) {
     EXPECT_NE(outcome.out.find(row), std::string::npos) << row << outcome;
   }
@@ -124,6 +131,10 @@ TEST(Bundle, ACheckSaysWhatFailed) {
                        "[  FAILED  ] One.Test (3 ms)")},
            {"crash",
             Row("FAILED", "devices, groups, stores, training", "0 passed; failed: One.Test: ended by signal 11")},
+           {"allocates", Row("FAILED", "steps of mlp: memory and waits",
+                             "0.5 allocations, 0.0 synchronizations, 1.0 waits; 3.0 of the benchmark")},
+           {"waits", Row("FAILED", "steps of lstm: memory and waits",
+                         "0.0 allocations, 0.0 synchronizations, 2.0 waits; 3.0 of the benchmark")},
            {"memory",
             "0 passed; failed: One One One One One One One One One: ========= Invalid __global__ write of "
             "size 4 bytes\n"},
@@ -151,7 +162,7 @@ TEST(Bundle, ACheckOfCpusWithoutPeersSaysSo) {
   const Outcome outcome = CheckWith("--device cpu --python ./nowhere", &json);
   EXPECT_EQ(outcome.status, 0) << outcome;
   EXPECT_NE(outcome.out.find(Row("passed", "operators", "3 passed, 1 skipped")), std::string::npos) << outcome;
-  for (const std::string of_gpus : {"graphs", "own kernels", "sanitizer", "resnet50"}) {
+  for (const std::string of_gpus : {"graphs", "own kernels", "sanitizer", "resnet50", "memory and waits"}) {
     EXPECT_EQ(outcome.out.find(of_gpus), std::string::npos) << outcome;
   }
   for (const std::string peer : {"PyTorch", "JAX"}) {

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/engine/cuda/fake/nccl.h"
 #include "tests/message_of.h"
+#include "train/data/array_iter.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/step_measurement.h"
 #include "train/metrics/training_metric.h"
@@ -228,6 +231,58 @@ TEST(GpuStepTest, AFailureOfNccl) {
       // The commit itself was behind, and ran.
       EXPECT_TRUE(lost || !behind || skipped < 2);
     }
+  }
+}
+
+// A trainer goes on after an exchange that hung: from the last step that was committed, or, where parameters are lost,
+// from a checkpoint.
+TEST(GpuStepTest, AHangOfNccl) {
+  const Symbol network = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "softmax");
+  HostTensor labels(DType::kFloat32, {24});
+  for (int64_t i = 0; i < 24; ++i) labels.Set(i, static_cast<double>(i % 3));
+  struct Run {
+    ArrayIter data;
+    Trainer trainer;
+    void Fit(const std::function<void(const BatchReport&)>& on_batch = {}) {
+      trainer.Fit(data, {.epochs = 1, .on_batch = on_batch});
+    }
+  };
+  const auto begin = [&](int limit) {
+    return Run{ArrayIter(Of({24, 2}, 0.5), labels, {.batch_size = 4}),
+               Trainer(network, {.devices = {Cuda(0), Cuda(1)},
+                                 .optimizer = "sgd(lr=0.1, momentum=0.9)",
+                                 .engine = MakeThreadedEngine({.hang_milliseconds = limit})})};
+  };
+  std::vector<HostTensorMap> good(1);  // after each step
+  {
+    Run run = begin(0);
+    run.Fit([&](const BatchReport&) { good.push_back(run.trainer.ToModel().params); });
+  }
+  const std::regex named(
+      "^DeviceError: operation \"(sum of gradients of fc_weight and 1 more|statuses|new parameters fc_weight and 1 "
+      "more)"
+      " by NCCL\" failed: NCCL on cuda:0, cuda:1: aborted, as operation \".* by NCCL\" hung for [0-9.]+ s, since 20");
+  for (const int skipped : {0, 1, 2, 4}) {
+    SCOPED_TRACE(skipped);
+    Run run = begin(500);
+    Checkpoint checkpoint;
+    const std::string message = MessageOf<DeviceError>([&] {
+      run.Fit([&](const BatchReport& report) {
+        if (report.step != 2) return;
+        checkpoint = run.trainer.ToCheckpoint(&run.data);
+        fake::BreakNccl(fake::NcclFault::kHangs, skipped);
+      });
+    });
+    EXPECT_TRUE(std::regex_search(message, named)) << message;
+    try {
+      EXPECT_EQ(run.trainer.ToModel().params, good[static_cast<size_t>(run.trainer.updater()->step())]);
+      run.Fit();  // without the failed batch
+    } catch (const DeviceError& error) {
+      EXPECT_TRUE(std::regex_search(error.what(), named)) << error.what();
+    }
+    run.trainer.Restore(checkpoint, &run.data);
+    run.Fit();
+    EXPECT_EQ(run.trainer.ToModel().params, good.back());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
@@ -41,6 +42,10 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
                          {"allocations_ours", r.allocations_ours},
                          {"allocations_libraries", r.allocations_libraries},
                          {"page_faults", r.page_faults},
+                         {"gpu_allocations", r.gpu_allocations},
+                         {"gpu_synchronizations", r.gpu_synchronizations},
+                         {"gpu_waits", r.gpu_waits},
+                         {"gpu_waits_of_caller", r.gpu_waits_of_caller},
                          {"arena_bytes", r.arena_bytes},
                          {"peak_live_bytes", r.peak_live_bytes},
                          {"plans_equal", r.plans_equal},
@@ -69,6 +74,12 @@ void Print(const ModelBenchResult& r, const Roofline* roofline) {
       r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib,
       static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
       r.calls_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
+  const auto is_gpu = [](const Device& device) { return device.kind == DeviceKind::kCuda; };
+  if (std::ranges::any_of(r.options.devices, is_gpu)) {
+    fmt::print(
+        "          of GPUs per step: allocations {:g}, synchronizations {:g}, waits {:g}, and {:g} of the caller\n",
+        r.gpu_allocations, r.gpu_synchronizations, r.gpu_waits, r.gpu_waits_of_caller);
+  }
   if (roofline) return PrintRoofline(r.kernels, *roofline);
   for (const KernelTime& k : r.kernels)
     fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/philox.h"
+#include "engine/cuda/report.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
@@ -198,10 +199,12 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   std::vector<std::vector<double>> times(plan.calls.size());
   std::vector<double> whole, kernels, ratios;
   Allocations allocations{};
+  CudaCounts of_gpus{};
   int64_t faults = 0;
   for (int i = 0; i < options.steps; ++i) {
     Step(b);  // as in training: the step before was one too
     const Allocations before = CountAllocations();
+    const CudaCounts gpus_before = CountCuda();
     const int64_t faults_before = PageFaults();
     SetCounting(true);
     const Clock::time_point start = Clock::now();
@@ -212,6 +215,11 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
     const Allocations after = CountAllocations();
     allocations.ours += after.ours - before.ours;
     allocations.libraries += after.libraries - before.libraries;
+    const CudaCounts gpus = CountCuda();
+    of_gpus.allocations += gpus.allocations - gpus_before.allocations;
+    of_gpus.synchronizations += gpus.synchronizations - gpus_before.synchronizations;
+    of_gpus.waits += gpus.waits - gpus_before.waits;
+    of_gpus.waits_of_callers += gpus.waits_of_callers - gpus_before.waits_of_callers;
     whole.push_back(ms);
     kernels.push_back(TimedStep(b, &times));
     ratios.push_back(ms / kernels.back());
@@ -221,9 +229,14 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   result.kernels_min_ms = *std::min_element(kernels.begin(), kernels.end());
   result.kernels_median_ms = Median(kernels);
   result.ratio = Median(ratios);
-  result.allocations_ours = static_cast<double>(allocations.ours) / options.steps;
-  result.allocations_libraries = static_cast<double>(allocations.libraries) / options.steps;
-  result.page_faults = static_cast<double>(faults) / options.steps;
+  const auto per_step = [&](int64_t count) { return static_cast<double>(count) / options.steps; };
+  result.allocations_ours = per_step(allocations.ours);
+  result.allocations_libraries = per_step(allocations.libraries);
+  result.page_faults = per_step(faults);
+  result.gpu_allocations = per_step(of_gpus.allocations);
+  result.gpu_synchronizations = per_step(of_gpus.synchronizations);
+  result.gpu_waits = per_step(of_gpus.waits);
+  result.gpu_waits_of_caller = per_step(of_gpus.waits_of_callers);
   result.arena_bytes = plan.arena_bytes;
   result.peak_live_bytes = plan.peak_live_bytes;
   result.calls_in_plan = static_cast<int>(plan.calls.size());

@@ -43,7 +43,9 @@ struct ModelBenchResult {
   double min_ms = 0, median_ms = 0;
   double kernels_min_ms = 0, kernels_median_ms = 0;
   double ratio = 0;  // median over pairs (whole step, kernels of the next) of their quotient
-  double allocations_ours = 0, allocations_libraries = 0, page_faults = 0;  // per step
+  // Per step; of GPUs what CudaCounts has (engine/cuda/report.h).
+  double allocations_ours = 0, allocations_libraries = 0, page_faults = 0;
+  double gpu_allocations = 0, gpu_synchronizations = 0, gpu_waits = 0, gpu_waits_of_caller = 0;
   int64_t arena_bytes = 0, peak_live_bytes = 0;
   bool plans_equal = false;  // of two binds
   int calls_in_plan = 0, reorders = 0;

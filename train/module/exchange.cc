@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/backend.h"
+#include "engine/fetch.h"
 #include "engine/kernels/flat.h"
 #include "engine/team.h"
 #include "executor/data_parallel_executor_group.h"
@@ -76,7 +77,7 @@ void ParameterExchange::Add(DataParallelExecutorGroup* stage, int index) {
   block.zeroed = engine_->Version(buffer.gradients.var());
 }
 
-StepRange ParameterExchange::Collect(Collective what, const char* name, const Bucket& bucket) {
+StepRange ParameterExchange::Collect(Collective what, const std::string& name, const Bucket& bucket) {
   StepParts parts;
   if (given_) {
     try {
@@ -134,7 +135,7 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
   const size_t replicas = buffer.values.size();
   if (replicas > 1 && exchange_ == Exchange::kFlat) {
     block->spread =
-        Collect(Collective::kBroadcast, "values of the first replica",
+        Collect(Collective::kBroadcast, "values of the first replica, of " + FirstOf(buffer.names),
                 {.sources = {buffer.values[0]}, .replicas = {buffer.values.begin() + 1, buffer.values.end()}});
   }
   block->equal = VersionsOf(buffer);
@@ -146,8 +147,8 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
     const Tensor& first = stored.gradients[0];
     const Tensor sum = is_one ? first : Tensor(engine_, first.device(), first.dtype(), first.shape());
     if (!is_one) {
-      block->sum_up =
-          Collect(Collective::kAllReduceSum, "sum of gradients", {.sources = stored.gradients, .replicas = {sum}});
+      block->sum_up = Collect(Collective::kAllReduceSum, "sum of gradients of " + FirstOf(buffer.names),
+                              {.sources = stored.gradients, .replicas = {sum}});
     }
     block->add = PrepareAdd("add to gradients", sum, buffer.gradients, /*may_fail=*/true, block);
   }

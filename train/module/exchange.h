@@ -103,7 +103,7 @@ class ParameterExchange {
   void Add(DataParallelExecutorGroup* stage, int index);
   void Prepare(Block* block, const ParameterBuffer& buffer);
   void PrepareStore(Block* block, const ParameterBuffer& buffer);
-  StepRange Collect(Collective what, const char* name, const Bucket& bucket);
+  StepRange Collect(Collective what, const std::string& name, const Bucket& bucket);
   PreparedPtr PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail, Block* block) const;
   Versions VersionsOf(const ParameterBuffer& buffer) const;
 

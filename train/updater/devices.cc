@@ -107,7 +107,7 @@ void Updater::OnDevices::MakeForgive() {
   updater_.forgive_on_devices_ = StepRange(engine_, std::move(parts));
 }
 
-std::vector<std::vector<Tensor>> Updater::OnDevices::GatherFor(DeviceRange readers, const char* what,
+std::vector<std::vector<Tensor>> Updater::OnDevices::GatherFor(DeviceRange readers, const std::string& what,
                                                                const std::vector<Tensor>& sources) {
   if (sources.empty()) return std::vector<std::vector<Tensor>>(devices_.size());  // a block of no elements
   std::vector<std::vector<Tensor>> read(readers.first);                           // by device
@@ -149,7 +149,7 @@ void Updater::OnDevices::AppendSum(int block) {
     bucket.replicas.push_back(share.sum);
   });
   if (gradients.size() > 1 && !bucket.replicas.empty()) {
-    collectives_->Append(Collective::kReduceScatterSum, "sum of gradients", {bucket}, &parts_);
+    collectives_->Append(Collective::kReduceScatterSum, "sum of gradients of " + NamesOf(block), {bucket}, &parts_);
   }
   ForEachShare(block, [&](const Owner& owner, const Share& share) { AppendCheck(owner, share); });
 }

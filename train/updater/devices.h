@@ -44,7 +44,7 @@ class Updater::OnDevices {
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
       std::vector<Tensor> new_weights;
       ForEachShare(b, [&](const Owner&, const Share& share) { new_weights.push_back(share.new_weight); });
-      new_weights_.push_back(GatherFor(DevicesOf(b), "new parameters", new_weights));
+      new_weights_.push_back(GatherFor(DevicesOf(b), "new parameters " + NamesOf(b), new_weights));
     }
     StepParts parts = std::move(parts_);
     for (size_t slot = 0; slot < kInFlight; ++slot) {
@@ -118,12 +118,20 @@ class Updater::OnDevices {
   }
   const ParameterStore::Block& Stored(int block) const { return StoredBlock(Block(block)); }
   BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
+  std::string NamesOf(int block) const {
+    std::vector<std::string> names;
+    for (const int p : Stored(block).parameters) {
+      names.push_back(Block(block).stage->store().parameters()[static_cast<size_t>(p)].name);
+    }
+    return FirstOf(names);
+  }
   static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
     return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
   }
   // What every owner has, as each device of a range reads it, CPUs the same copies; by device, empty for others. All of
   // them must be there before the step is committed.
-  std::vector<std::vector<Tensor>> GatherFor(DeviceRange readers, const char* what, const std::vector<Tensor>& sources);
+  std::vector<std::vector<Tensor>> GatherFor(DeviceRange readers, const std::string& what,
+                                             const std::vector<Tensor>& sources);
   std::vector<std::vector<Tensor>> GatherForAll(const char* what, const std::vector<Tensor>& sources) {
     return GatherFor({0, devices_.size()}, what, sources);
   }

@@ -1,7 +1,5 @@
 // What GPUs exchange by NCCL, over the fakes of the driver and of NCCL: the bits that copies give, one order for all,
-// and what becomes of it when NCCL fails, hangs, or a GPU is lost.
-#include "tests/engine/cuda/fake/nccl.h"
-
+// and what becomes of it when NCCL fails. Where it hangs, or a GPU is lost: nccl_hang_test.cc.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,7 +7,6 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -20,62 +17,14 @@
 #include "base/log.h"
 #include "engine/backend.h"
 #include "engine/collective.h"
-#include "engine/memory/storage.h"
 #include "engine/sim/sim.h"
-#include "tests/engine/asynchronous_devices.h"
-#include "tests/engine/cuda/fake/fake.h"
+#include "tests/engine/cuda/nccl_fixture.h"
 #include "tests/message_of.h"
 
 namespace bindery {
 namespace {
 
-namespace fake = cuda::fake;
-using fake::NcclFault;
-
-// Devices that are lost stay so, and a communicator that was refused is not asked for again.
-constexpr int kRefused = 3, kFirst = 5, kLost = 6, kLeft = 7, kAfterIts = 8;
-
-class CudaNcclTest : public testing::Test, protected AsynchronousDevices {
- protected:
-  explicit CudaNcclTest(std::shared_ptr<Engine> engine = MakeThreadedEngine())
-      : AsynchronousDevices(std::move(engine)) {}
-  ~CudaNcclTest() override {
-    sim::Reset();
-    fake::HoldGroups(false);
-    cuda::UseNccl(fake::Nccl());
-    for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
-  }
-
-  // On each device other values that no sum of floats keeps exactly; `elements` of each.
-  std::vector<Tensor> Make(const std::vector<Device>& devices, const std::vector<int64_t>& elements) {
-    std::vector<Tensor> tensors;
-    for (size_t d = 0; d < devices.size(); ++d) {
-      HostTensor values(DType::kFloat32, {elements[d % elements.size()]});
-      for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, 1.0 / static_cast<double>(3 + i + 100 * d * d));
-      tensors.push_back(New(values, devices[d]));
-    }
-    return tensors;
-  }
-  StepRange Prepare(Collective what, std::vector<Bucket> buckets, std::shared_ptr<Engine> engine = nullptr) {
-    StepParts parts;
-    if (!engine) engine = engine_;
-    MemoryCollectives(engine, true)->Append(what, "combine", std::move(buckets), &parts);
-    return StepRange(engine, std::move(parts));
-  }
-  // The values of the first device on the second, by a prepared exchange.
-  struct Pair {
-    Tensor from, to;
-    StepRange bring;
-  };
-  static void WaitUntil(const std::function<bool()>& done) {
-    for (int i = 0; i < 4000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_TRUE(done());
-  }
-  Pair MakePair(int first, int second) {
-    const Tensor from = Make({Cuda(first)}, {50})[0], to = New(HostTensor(DType::kFloat32, {50}), Cuda(second));
-    return {from, to, Prepare(Collective::kBroadcast, {{{from}, {to}}})};
-  }
-};
+constexpr int kRefused = 3;  // a communicator of which is not asked for again
 
 // All collectives, with ranges of all sizes.
 TEST_F(CudaNcclTest, TheBitsAreThoseOfCopies) {
@@ -245,62 +194,6 @@ TEST_F(CudaNcclTest, AFailureIsToldWhileOthersEnqueue) {
   fake::HoldGroups(false);
   EXPECT_THROW(other.to.ToHost(), DeviceError) << "of the same communicator";
   engine_->Recover();
-}
-
-TEST_F(CudaNcclTest, AHangIsNamedAndMayEnd) {
-  engine_ = MakeThreadedEngine({.hang_milliseconds = 300});
-  const Pair pair = MakePair(0, 1);
-  engine_->WaitAll();
-  fake::BreakNccl(NcclFault::kHangs);
-  pair.bring.Push();
-  const std::string message = MessageOf<HangError>([&] { pair.to.ToHost(); });
-  EXPECT_NE(message.find("cuda:0"), std::string::npos) << message;
-  EXPECT_NE(message.find("operation \"combine by NCCL\""), std::string::npos) << message;
-  fake::ReleaseNccl();
-  engine_->WaitIdle(pair.to.var());
-  EXPECT_EQ(pair.to.ToHost(), pair.from.ToHost());
-}
-
-// The work of the GPUs that are left ends. Who waits for it is lost, as with copies; who only sent is not. Until then it
-// may use all memory that it was told of.
-TEST_F(CudaNcclTest, ALostGpuEndsIt) {
-  const std::vector<Device> devices = {Cuda(kFirst), Cuda(kLost), Cuda(kLeft)};
-  std::vector<Tensor> sources = Make(devices, {20}), all = Make({Cuda(kFirst)}, {60});
-  std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(Cuda(kLeft), 80);
-  const std::weak_ptr<Chunk> still_there = memory;
-  sources[2] = Tensor(engine_, Cuda(kLeft), DType::kFloat32, {20}, memory->data(), memory, engine_->NewVar());
-  sources[2].Fill(1);
-  memory.reset();
-  std::optional<StepRange> gather = Prepare(Collective::kAllGather, {{sources, all}});
-  const Pair others = MakePair(kLeft, kAfterIts);
-  const Tensor lost(engine_, Cuda(kLost), DType::kFloat32, {4});
-  gather->Push();
-  engine_->WaitAll();
-  const fake::NcclCounts counts = fake::CountNccl();
-  fake::BreakNccl(NcclFault::kHangs);
-  gather->Push();
-  WaitUntil([&] { return fake::CountNccl().groups > counts.groups; });
-  fake::HoldGroups(true);  // the one by which it is aborted
-  fake::FailKernel(kLost, 1);
-  lost.Fill(1);
-  const std::string lost_text = "cuda:6 is lost: an illegal memory access was encountered";
-  EXPECT_NE(MessageOf<DeviceError>([&] { lost.ToHost(); }).find(lost_text), std::string::npos);
-  const std::string message = MessageOf<DeviceError>([&] { all[0].ToHost(); });
-  EXPECT_EQ(
-      message.find("DeviceError: operation \"combine by NCCL\" failed: NCCL on cuda:5, cuda:6, cuda:7: " + lost_text),
-      0u)
-      << message;
-  engine_->Recover();
-  gather.reset();
-  sources.clear();
-  engine_->WaitAll();
-  EXPECT_FALSE(still_there.expired());
-  fake::HoldGroups(false);
-  WaitUntil([&] { return still_there.expired(); });
-  // Nothing that hangs is in the way of others.
-  others.bring.Push();
-  EXPECT_EQ(others.to.ToHost(), others.from.ToHost());
-  WaitUntil([&] { return fake::CountNccl().aborted == counts.aborted + 3; });
 }
 
 // Cliques that share GPUs, of several engines, whose threads come in any order.

@@ -17,6 +17,7 @@
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/executor/cuda/cublaslt_fixture.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/values.h"
 
@@ -74,16 +75,8 @@ void ExpectImplementation(const RunResult& result, const std::string& expected) 
 
 const std::vector<std::string> kAllInputs = {"q", "k", "v"};
 
-class CudaLibraryAttentionTest : public testing::Test {
+class CudaLibraryAttentionTest : public CublasLtTest {
  protected:
-  CudaLibraryAttentionTest() { fake::TakePlans(); }
-  ~CudaLibraryAttentionTest() override {
-    cuda::UseCublasLt(fake::CublasLt());
-    cuda::UseTf32(false);
-    cuda::UseGraphs(true);
-    fake::FindNoAlgorithm(false);
-  }
-
   // Those of one binding, and how many calls there are.
   struct Asked {
     std::vector<fake::PlanSeen> plans;

@@ -16,6 +16,7 @@
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/executor/cuda/cublaslt_fixture.h"
 #include "tests/executor/values.h"
 
 namespace bindery {
@@ -25,16 +26,7 @@ namespace fake = cuda::fake;
 
 constexpr uint64_t kSmallWorkspace = 1 << 20;
 
-class CudaLibraryProductTest : public testing::Test {
- protected:
-  CudaLibraryProductTest() { fake::TakePlans(); }
-  ~CudaLibraryProductTest() override {
-    cuda::UseCublasLt(fake::CublasLt());
-    cuda::UseTf32(false);
-    cuda::UseGraphs(true);
-    fake::FindNoAlgorithm(false);
-  }
-};
+class CudaLibraryProductTest : public CublasLtTest {};
 
 // What a network of one input gives, forward.
 HostTensor Forward(const Symbol& network, const HostTensor& x, const HostTensorMap& params, Device device = Cuda(0)) {

@@ -15,6 +15,7 @@
 #include "symbol/ops/recurrent.h"
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/executor/cuda/cublaslt_fixture.h"
 #include "tests/executor/values.h"
 
 namespace bindery {
@@ -24,15 +25,7 @@ namespace fake = cuda::fake;
 
 constexpr int64_t kSteps = 3, kSamples = 2, kUnits = 64;
 
-class CudaLibraryRecurrentTest : public testing::Test {
- protected:
-  CudaLibraryRecurrentTest() { fake::TakePlans(); }
-  ~CudaLibraryRecurrentTest() override {
-    cuda::UseCublasLt(fake::CublasLt());
-    cuda::UseGraphs(true);
-    fake::FindNoAlgorithm(false);
-  }
-};
+class CudaLibraryRecurrentTest : public CublasLtTest {};
 
 int64_t GatesOf(const RecurrentAttrs& attrs) {
   return attrs.cell == RecurrentCell::kLstm ? 4 : attrs.cell == RecurrentCell::kGru ? 3 : 1;

@@ -102,6 +102,7 @@ void FakeStream::WaitFor(std::shared_ptr<FakeEvent> event) {
   Enqueue({[this, event, number] {
     std::unique_lock lock(event->mutex);
     while (event->reached < number && !Stuck()) event->changed.wait_for(lock, kGlance);
+    if (event->reached < number) never_ = true;
     return CUDA_SUCCESS;
   }});
 }
@@ -163,7 +164,7 @@ void FakeStream::DoNext(std::unique_lock<std::mutex>& lock) {
       result = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
   }
-  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS) result = item.work.run();
+  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS && !never_) result = item.work.run();
   if (result != CUDA_SUCCESS) gpu.Lose(result);
   item.work = {};
   if (item.over) *item.over = true;

@@ -22,6 +22,7 @@ namespace bindery::cuda::fake {
 struct FakeGpu;
 
 void Violation(std::string text);
+std::string WhenMade();  // "in Suite.Test", of what is made now
 
 // A point in a stream: how often it was recorded, and reached.
 struct FakeEvent {
@@ -44,6 +45,7 @@ struct FakeGraph {
   std::thread::id by = std::this_thread::get_id();
   bool valid = true;
   std::vector<FakeWork> nodes = {};
+  std::string made = WhenMade();
 };
 struct FakeGraphInstance {
   const FakeGraph graph;
@@ -84,6 +86,7 @@ class FakeStream {
   std::unique_ptr<FakeGraph> capture_;
   bool busy_ = false;
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> never_ = false;  // what comes now is not done: it waits for what cannot come
   std::thread thread_;
 };
 
@@ -106,6 +109,7 @@ struct FakeGpu {
     bool ready;  // its stream has come to where it was allocated
     bool mapped;
     std::set<int> access;  // by these GPUs
+    std::string made = WhenMade();
   };
   std::mutex mutex;
   std::map<CUdeviceptr, Piece> pieces;

@@ -51,6 +51,10 @@ struct Live {
   bool operator==(const Live&) const = default;
 };
 Live CountLive();
+// What is alive but for what the default storage pools, one by one, with the test that made it: when nothing is,
+// or after five seconds, in which threads end for which nobody waits. Not what GPUs and cliques keep as long as the
+// process lives, streams and a word of pinned memory; and nothing of lost GPUs, whose memory nobody can free.
+std::vector<std::string> ListLeft();
 
 void RefuseImages(bool yes);  // that are neither the program's nor loaded already, as a driver that is too old
 

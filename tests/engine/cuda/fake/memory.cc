@@ -70,7 +70,7 @@ CUresult MemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   *memory = std::aligned_alloc(64, static_cast<size_t>(RoundUp(static_cast<int64_t>(bytes), 64)));
   if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(TheState().mutex);
-  TheState().pinned[static_cast<const char*>(*memory)] = bytes;
+  TheState().pinned[static_cast<const char*>(*memory)] = {.bytes = bytes};
   return CUDA_SUCCESS;
 }
 CUresult MemFreeHost(void* memory) {

@@ -64,7 +64,7 @@ std::atomic<int64_t> communicators = 0, aborted = 0, groups = 0, sends = 0, broa
 std::atomic<NcclFault> next_fault = NcclFault::kNone;
 std::atomic<int> skipped_before = 0;
 std::atomic<uint64_t> releases = 0;
-std::atomic<bool> refuse_communicators = false, hold_groups = false;
+std::atomic<bool> refuse_communicators = false, hold_groups = false, hold_aborts = false;
 std::atomic<int> held_groups = 0;
 
 NcclResult Reject(const char* call, const std::string& why, NcclResult result = kNcclInvalidUsage) {
@@ -150,6 +150,7 @@ NcclResult CommAbort(NcclComm* handle) {
     const std::lock_guard lock(TheLibrary().mutex);
     TheLibrary().comms.erase(handle);
   }
+  while (hold_aborts) std::this_thread::sleep_for(kGlance);
   const std::lock_guard lock(comm.clique->mutex);
   comm.clique->aborted[static_cast<size_t>(comm.rank)] = comm.clique->any_aborted = true;
   comm.clique->changed.notify_all();
@@ -374,6 +375,7 @@ void BreakNccl(NcclFault fault, int skipped) {
 void ReleaseNccl() { ++releases; }
 void HoldGroups(bool yes) { hold_groups = yes; }
 int HeldGroups() { return held_groups; }
+void HoldAborts(bool yes) { hold_aborts = yes; }
 void RefuseCommunicators(bool yes) { refuse_communicators = yes; }
 
 }  // namespace bindery::cuda::fake

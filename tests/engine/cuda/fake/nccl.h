@@ -35,7 +35,8 @@ void BreakNccl(NcclFault fault, int skipped = 0);
 void ReleaseNccl();
 // Groups that end from now on wait, before anything of them is enqueued or is over, until they are let go on.
 void HoldGroups(bool yes);
-int HeldGroups();  // now
+int HeldGroups();           // now
+void HoldAborts(bool yes);  // they wait, before anything has ended
 void RefuseCommunicators(bool yes);
 
 }  // namespace bindery::cuda::fake

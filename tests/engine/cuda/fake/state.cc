@@ -1,6 +1,12 @@
 #include "tests/engine/cuda/fake/state.h"
 
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
 #include "base/error.h"
+#include "engine/memory/storage.h"
 
 namespace bindery::cuda::fake {
 
@@ -42,7 +48,7 @@ bool IsPinned(const void* memory, size_t bytes) {
   auto piece = TheState().pinned.upper_bound(static_cast<const char*>(memory));
   if (piece == TheState().pinned.begin()) return false;
   --piece;
-  return static_cast<const char*>(memory) + bytes <= piece->first + piece->second;
+  return static_cast<const char*>(memory) + bytes <= piece->first + piece->second.bytes;
 }
 
 Live CountLive() {
@@ -67,6 +73,54 @@ Live CountLive() {
     for (const auto& [address, piece] : gpu.pieces) ++(piece.mapped ? live.mappings : live.allocations);
   }
   return live;
+}
+
+std::string WhenMade() {
+  const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
+  return test ? fmt::format("in {}.{}", test->test_suite_name(), test->name()) : "outside of tests";
+}
+
+namespace {
+
+std::vector<std::string> ListNow() {
+  std::vector<std::string> left;
+  const auto is_lost = [](int gpu) { return GpuAt(gpu).error != CUDA_SUCCESS; };
+  for (int i = 0; i < kNumGpus; ++i) {
+    FakeGpu& gpu = GpuAt(i);
+    if (is_lost(i)) continue;
+    const std::lock_guard lock(gpu.mutex);
+    for (const auto& [address, piece] : gpu.pieces) {
+      left.push_back(
+          fmt::format("{} bytes {} GPU {}, made {}", piece.bytes, piece.mapped ? "mapped on" : "of", i, piece.made));
+    }
+    for (const auto& [address, bytes] : gpu.reservations) {
+      left.push_back(fmt::format("{} addresses of GPU {}", bytes, i));
+    }
+  }
+  const std::lock_guard lock(TheState().mutex);
+  for (const auto& [memory, piece] : TheState().pinned) {
+    if (piece.bytes == sizeof(uint64_t)) continue;  // a clique's
+    left.push_back(fmt::format("{} bytes of pinned memory, made {}", piece.bytes, piece.made));
+  }
+  const auto add_graph = [&](const char* what, const FakeGraph& graph) {
+    if (!is_lost(graph.gpu)) left.push_back(fmt::format("{} of GPU {}, made {}", what, graph.gpu, graph.made));
+  };
+  for (const auto& [address, graph] : TheState().graphs) add_graph("a graph", *graph);
+  for (const auto& [address, instance] : TheState().instances) add_graph("an instance of a graph", instance->graph);
+  return left;
+}
+
+}  // namespace
+
+std::vector<std::string> ListLeft() {
+  std::vector<std::string> left;
+  for (int i = 0; i < 500; ++i) {
+    DefaultStorage()->ReleasePool();
+    left = ListNow();
+    if (left.empty()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return left;
 }
 
 const RuntimeApi& Api() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,11 @@ struct State {
   std::mutex mutex;
   std::set<FakeStream*> streams;
   std::map<CUevent, std::shared_ptr<FakeEvent>> events;
-  std::map<const char*, size_t> pinned;
+  struct Pinned {
+    size_t bytes = 0;
+    std::string made = WhenMade();
+  };
+  std::map<const char*, Pinned> pinned;
   std::map<CUmemGenericAllocationHandle, std::pair<int, size_t>> handles;  // GPU, bytes
   CUmemGenericAllocationHandle next_handle = 1;
   std::map<FakeGraph*, std::unique_ptr<FakeGraph>> graphs;

@@ -1,0 +1,190 @@
+// What becomes of what GPUs exchange by NCCL where it hangs or a GPU is lost: it is aborted, and all goes on, but for
+// those that are lost.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/memory/storage.h"
+#include "tests/engine/cuda/nccl_fixture.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+constexpr int kLimit = 200;  // milliseconds
+
+// Devices that are lost stay so.
+constexpr int kFirst = 5, kLost = 6, kLeft = 7, kAfterIts = 8;
+
+class CudaNcclHangTest : public CudaNcclTest {
+ protected:
+  CudaNcclHangTest() : CudaNcclTest(MakeThreadedEngine({.hang_milliseconds = kLimit})) {}
+
+  // Whatever hung, they exchange again, by a new communicator.
+  void ExpectGoesOn(const Pair& pair) {
+    engine_->Recover();
+    for (int run = 0; run < 2; ++run) pair.bring.Push();
+    EXPECT_EQ(pair.to.ToHost(), pair.from.ToHost());
+  }
+};
+
+void ExpectHas(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST_F(CudaNcclHangTest, ItIsAbortedAndNamed) {
+  const Pair pair = MakePair(0, 1);
+  for (int round = 0; round < 2; ++round) {
+    engine_->WaitAll();
+    const fake::NcclCounts before = fake::CountNccl();
+    fake::BreakNccl(NcclFault::kHangs);
+    pair.bring.Push();
+    const std::string message = MessageOf<DeviceError>([&] { pair.to.ToHost(); });
+    EXPECT_EQ(message.find("DeviceError: operation \"combine by NCCL\" failed: NCCL on cuda:0, cuda:1: aborted, as "
+                           "operation \"combine by NCCL\" hung for "),
+              0u)
+        << message;
+    ExpectHas(message, " s, since 20");
+    WaitUntil([&] { return fake::CountNccl().aborted - before.aborted == 2; });
+    EXPECT_EQ(pair.from.ToHost().At(0), 1.0f / 3);
+    ExpectGoesOn(pair);
+    EXPECT_EQ(fake::CountNccl().communicators - before.communicators, 2);
+  }
+}
+
+// It may wait for that, and goes on with it.
+TEST_F(CudaNcclHangTest, NotWhereSomethingElseHangs) {
+  const Pair pair = MakePair(0, 1);
+  const Tensor other = New(HostTensor(DType::kFloat32, {4}), Cuda(2));
+  engine_->WaitAll();
+  const fake::NcclCounts before = fake::CountNccl();
+  fake::HangKernel(2, 1);
+  other.Fill(1);
+  EXPECT_THROW(other.Wait(), HangError);
+  fake::BreakNccl(NcclFault::kHangs);
+  pair.bring.Push();
+  std::string message;
+  WaitUntil([&] {
+    message = MessageOf<HangError>([&] { pair.to.ToHost(); });
+    return message.find("NCCL") != std::string::npos;
+  });
+  ExpectHas(message, "cuda:0 hangs: it has been at operation \"combine by NCCL\" for ");
+  ExpectHas(message, "cuda:2 hangs: it has been at ");
+  fake::ReleaseNccl();
+  fake::Release(2);
+  engine_->WaitIdle(pair.to.var());
+  EXPECT_EQ(pair.to.ToHost(), pair.from.ToHost());
+  EXPECT_EQ(fake::CountNccl().aborted, before.aborted);
+}
+
+TEST_F(CudaNcclHangTest, NotWhileACallDoesNotReturn) {
+  const Pair pair = MakePair(0, 1);
+  engine_->WaitAll();
+  const fake::NcclCounts before = fake::CountNccl();
+  fake::HoldGroups(true);
+  pair.bring.Push();
+  ExpectHas(MessageOf<HangError>([&] { pair.to.ToHost(); }),
+            "cuda:0 hangs: it has been at operation \"combine by NCCL\" for ");
+  fake::HoldGroups(false);
+  engine_->WaitIdle(pair.to.var());
+  EXPECT_EQ(pair.to.ToHost(), pair.from.ToHost());
+  EXPECT_EQ(fake::CountNccl().aborted, before.aborted);
+}
+
+// An abort that does not end it is a hang as any other.
+TEST_F(CudaNcclHangTest, AnAbortMayHang) {
+  const Pair pair = MakePair(0, 1);
+  engine_->WaitAll();
+  const int64_t groups = fake::CountNccl().groups;
+  fake::BreakNccl(NcclFault::kHangs);
+  pair.bring.Push();
+  WaitUntil([&] { return fake::CountNccl().groups > groups; });
+  fake::HoldAborts(true);
+  ExpectHas(MessageOf<HangError>([&] { pair.to.ToHost(); }),
+            "cuda:0 hangs: it has been at operation \"combine by NCCL\" for ");
+  fake::HoldAborts(false);
+  engine_->WaitIdle(pair.to.var());
+  ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "NCCL on cuda:0, cuda:1: aborted, as ");
+  ExpectGoesOn(pair);
+}
+
+// What waits on a GPU for another set's exchange says so, and is aborted with it.
+TEST_F(CudaNcclHangTest, WithWhatIsBehindIt) {
+  const Pair pair = MakePair(1, 2), behind = MakePair(0, 1);
+  engine_->WaitAll();
+  const int64_t groups = fake::CountNccl().groups;
+  fake::BreakNccl(NcclFault::kHangs);
+  pair.bring.Push();
+  WaitUntil([&] { return fake::CountNccl().groups == groups + 1; });
+  behind.bring.Push();
+  WaitUntil([&] { return fake::CountNccl().groups == groups + 2; });
+  const std::string message = MessageOf<DeviceError>([&] { behind.to.ToHost(); });
+  ExpectHas(message, "failed: NCCL on cuda:0, cuda:1: aborted, as operation \"combine by NCCL\", behind exchange ");
+  ExpectHas(message, " of NCCL on cuda:1, cuda:2 hung for ");
+  ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "failed: NCCL on cuda:1, cuda:2: aborted, as ");
+  ExpectGoesOn(pair);
+  ExpectGoesOn(behind);
+}
+
+// Whoever waits ends it.
+TEST_F(CudaNcclHangTest, ForWhoIsPatientToo) {
+  bool told = false;
+  engine_ = MakeThreadedEngine({.hang_milliseconds = kLimit, .on_hang = [&](const HangError&) { told = true; }});
+  const Pair pair = MakePair(0, 1);
+  engine_->WaitAll();
+  fake::BreakNccl(NcclFault::kHangs);
+  pair.bring.Push();
+  engine_->WaitIdle(pair.to.var());
+  EXPECT_FALSE(told);
+  ExpectGoesOn(pair);
+}
+
+// The work of the GPUs that are left ends. Who waits for it is lost, as with copies; who only sent is not. Until then it
+// may use all memory that it was told of.
+TEST_F(CudaNcclTest, ALostGpuEndsIt) {
+  const std::vector<Device> devices = {Cuda(kFirst), Cuda(kLost), Cuda(kLeft)};
+  std::vector<Tensor> sources = Make(devices, {20}), all = Make({Cuda(kFirst)}, {60});
+  std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(Cuda(kLeft), 80);
+  const std::weak_ptr<Chunk> still_there = memory;
+  sources[2] = Tensor(engine_, Cuda(kLeft), DType::kFloat32, {20}, memory->data(), memory, engine_->NewVar());
+  sources[2].Fill(1);
+  memory.reset();
+  std::optional<StepRange> gather = Prepare(Collective::kAllGather, {{sources, all}});
+  const Pair others = MakePair(kLeft, kAfterIts);
+  const Tensor lost(engine_, Cuda(kLost), DType::kFloat32, {4});
+  gather->Push();
+  engine_->WaitAll();
+  const fake::NcclCounts counts = fake::CountNccl();
+  fake::BreakNccl(NcclFault::kHangs);
+  gather->Push();
+  WaitUntil([&] { return fake::CountNccl().groups > counts.groups; });
+  fake::HoldGroups(true);  // the one by which it is aborted
+  fake::FailKernel(kLost, 1);
+  lost.Fill(1);
+  const std::string lost_text = "cuda:6 is lost: an illegal memory access was encountered";
+  EXPECT_NE(MessageOf<DeviceError>([&] { lost.ToHost(); }).find(lost_text), std::string::npos);
+  const std::string message = MessageOf<DeviceError>([&] { all[0].ToHost(); });
+  EXPECT_EQ(
+      message.find("DeviceError: operation \"combine by NCCL\" failed: NCCL on cuda:5, cuda:6, cuda:7: " + lost_text),
+      0u)
+      << message;
+  engine_->Recover();
+  gather.reset();
+  sources.clear();
+  engine_->WaitAll();
+  EXPECT_FALSE(still_there.expired());
+  fake::HoldGroups(false);
+  WaitUntil([&] { return still_there.expired(); });
+  // Nothing that hangs is in the way of others.
+  others.bring.Push();
+  EXPECT_EQ(others.to.ToHost(), others.from.ToHost());
+  WaitUntil([&] { return fake::CountNccl().aborted == counts.aborted + 3; });
+}
+
+}  // namespace
+}  // namespace bindery
