@@ -1,5 +1,5 @@
-// What the kernels of elementwise operators are made of, and chains of them (chain.cc): loops over elements that lie one
-// after another.
+// What the kernels of elementwise operators are made of, and chains of them (chain.cc): loops over elements that lie
+// one after another.
 #pragma once
 
 #include <array>
