@@ -4,8 +4,8 @@ namespace bindery {
 
 KernelTable::KernelTable(std::initializer_list<KernelRows> rows, ReorderMaker reorder,
                          MaybeKernel (*otherwise)(const KernelSpec& spec, KernelMaker make),
-                         void (*translate)(const KernelSpec& spec))
-    : reorder_(reorder), otherwise_(otherwise), translate_(translate) {
+                         void (*translate)(const KernelSpec& spec), const ChainKernels* chains)
+    : reorder_(reorder), otherwise_(otherwise), translate_(translate), chains_(chains) {
   for (const KernelRows& list : rows) {
     for (const KernelEntry& entry : list) {
       if (!makers_.emplace(entry.op, entry.make).second)

@@ -16,6 +16,8 @@
 
 namespace bindery {
 
+struct ChainKernels;  // executor/kernels/chain.h
+
 using KernelRows = std::span<const KernelEntry>;
 // Makes Reorder of a dtype and shape between two formats for a number of threads; may decline.
 using ReorderMaker = MaybeKernel (*)(DType dtype, const Shape& shape, const Format& from, const Format& to,
@@ -25,15 +27,17 @@ class KernelTable {
  public:
   // `otherwise` is asked what to make with a maker that declined. `translate` is called while an exception of a maker
   // is handled: it throws ours in its place, naming operator and node, or returns if it does not know the exception.
+  // `chains`: for neighbours whose kernels are of this table.
   KernelTable(std::initializer_list<KernelRows> rows, ReorderMaker reorder,
               MaybeKernel (*otherwise)(const KernelSpec& spec, KernelMaker make) = nullptr,
-              void (*translate)(const KernelSpec& spec) = nullptr);
+              void (*translate)(const KernelSpec& spec) = nullptr, const ChainKernels* chains = nullptr);
 
   const std::vector<KernelEntry>& entries() const { return entries_; }
   bool Contains(const std::string& op) const { return makers_.contains(op); }
   // nullopt if the table has no kernel for the operator, or its maker declines.
   MaybeKernel Make(const KernelSpec& spec) const;
   ReorderMaker reorder() const { return reorder_; }
+  const ChainKernels* chains() const { return chains_; }  // null where there are none
 
  private:
   std::vector<KernelEntry> entries_;
@@ -41,6 +45,7 @@ class KernelTable {
   ReorderMaker reorder_;
   MaybeKernel (*otherwise_)(const KernelSpec& spec, KernelMaker make);
   void (*translate_)(const KernelSpec& spec);
+  const ChainKernels* chains_;
 };
 
 const KernelTable& ReferenceKernels();  // executor/kernels/reference: every operator, on memory that the host addresses

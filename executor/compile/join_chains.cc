@@ -9,6 +9,7 @@
 
 #include "executor/compile/memory_plan.h"
 #include "executor/compile/plan_memory.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/chain.h"
 #include "symbol/op_def.h"
 
@@ -18,10 +19,10 @@ namespace {
 class Joiner {
  public:
   // `careful`: only what keeps no more alive, at any time.
-  Joiner(Program* program, const ChainOptions& options, bool careful)
-      : program_(*program), plan_(program->plan), options_(options), careful_(careful), links_(plan_.calls.size()),
-        segments_(plan_.calls.size(), -1), readers_(plan_.values.size()), last_uses_(plan_.values.size(), -1),
-        views_(plan_.values.size(), 0), chains_(plan_.calls.size()) {}
+  Joiner(Program* program, const ChainOptions& options, const ChainKernels& chains, bool careful)
+      : program_(*program), plan_(program->plan), options_(options), kernels_(chains), careful_(careful),
+        links_(plan_.calls.size()), segments_(plan_.calls.size(), -1), readers_(plan_.values.size()),
+        last_uses_(plan_.values.size(), -1), views_(plan_.values.size(), 0), chains_(plan_.calls.size()) {}
 
   // Was anything joined?
   bool Run() {
@@ -65,7 +66,8 @@ class Joiner {
                     .op = &node->second->op(),
                     .attrs = node->second->attrs(),
                     .node_name = call.node,
-                    .mode = options_.compile.mode};
+                    .mode = options_.compile.mode,
+                    .threads = options_.compile.threads};
     const auto add = [&](int value, std::vector<ValueType>* types) {
       if (value < 0 || !plan_.values[value].format.is_plain()) return false;
       types->push_back(plan_.values[value].type);
@@ -77,7 +79,7 @@ class Joiner {
     }
     if (!add(call.outputs[0], &spec.outputs)) return std::nullopt;
     spec.output_used = {true};
-    return IsLink(spec) ? std::optional(std::move(spec)) : std::nullopt;
+    return kernels_.is_link(spec) ? std::optional(std::move(spec)) : std::nullopt;
   }
 
   void FindReaders() {
@@ -197,12 +199,19 @@ class Joiner {
       spec.links.push_back({*links_[link], std::move(operands)});
       values.push_back(plan_.calls[link].outputs[0]);
     }
-    MaybeKernel kernel = MakeChain(spec);
+    MaybeKernel kernel = kernels_.make(spec);
     if (!kernel) return false;
-    std::string operators;
-    for (const int link : chain) operators += (operators.empty() ? "" : "+") + plan_.calls[link].op;
+    std::string operators, nodes;
+    const std::string* before = nullptr;
+    for (const int link : chain) {
+      const PlanCall& joined = plan_.calls[link];
+      operators += (operators.empty() ? "" : "+") + joined.op;
+      if (!before || *before != joined.node) nodes += (nodes.empty() ? "" : "+") + joined.node;
+      before = &joined.node;
+    }
     PlanCall& call = plan_.calls[last];
     call.op = std::move(operators);
+    call.node = std::move(nodes);
     call.implementation = kernel->implementation;
     call.inputs = std::move(inputs);
     call.threads = kernel->threads;
@@ -237,6 +246,7 @@ class Joiner {
   Program& program_;
   Plan& plan_;
   const ChainOptions& options_;
+  const ChainKernels& kernels_;
   const bool careful_;
   std::map<std::pair<std::string, std::string>, const Node*> nodes_;  // by operator and name
   std::vector<std::optional<KernelSpec>> links_;                      // per call that may be one
@@ -258,13 +268,16 @@ void PlanMemoryWithChains(Program* program, const ChainOptions& options) {
                     .inplace = compile.switches.inplace,
                     .reuse = compile.switches.reuse_memory});
   };
+  const auto tables = KernelTables(compile.device, compile.switches.policy);
+  const ChainKernels* const chains = tables.empty() ? nullptr : tables.front()->chains();
   // Whoever observes values wants all of them.
-  if (!compile.switches.fusion || !compile.observe.empty() || !HasChains(compile.device)) return plan_memory(program);
+  if (!compile.switches.fusion || !compile.observe.empty() || !chains || !chains->are_there())
+    return plan_memory(program);
   const Program before = *program;
   plan_memory(program);
   for (const bool careful : {false, true}) {
     Program joined = before;
-    if (!Joiner(&joined, options, careful).Run()) return;
+    if (!Joiner(&joined, options, *chains, careful).Run()) return;
     plan_memory(&joined);
     if (joined.plan.arena_bytes > program->plan.arena_bytes) continue;
     *program = std::move(joined);

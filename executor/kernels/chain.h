@@ -1,6 +1,6 @@
-// Chains of elementwise operators as one kernel, for the kinds of devices that have such: what is between the operators
-// is never in memory. What a chain gives is, to the bit, what its operators give one by one, where their functions are
-// compiled by one compiler.
+// Chains of elementwise operators as one kernel, for the tables that have such (KernelTable::chains): what is between
+// the operators is never in memory, but for tiles in a processor's nearest cache. What a chain gives is, to the bit,
+// what its operators give one by one, where their functions are compiled by one compiler.
 #pragma once
 
 #include <vector>
@@ -23,12 +23,14 @@ struct ChainSpec {
 
 inline constexpr size_t kMaxChainInputs = 8, kMaxChainLinks = 16;
 
-// Are there such kernels on this kind of device, now?
-bool HasChains(DeviceKind kind);
-// May the operator be a link, behind and before others of its output's shape? Its values are plain.
-bool IsLink(const KernelSpec& spec);
-// One kernel for all of it, which takes the chain's inputs and gives the last link's output. Of links alone, whose
-// values are of the last one's shape. nullopt if it cannot be compiled, which was logged.
-MaybeKernel MakeChain(const ChainSpec& chain);
+struct ChainKernels {
+  bool (*are_there)();  // now
+  // May the operator be a link, behind and before others of its output's shape, and is that worth it? Its values are
+  // plain.
+  bool (*is_link)(const KernelSpec& spec);
+  // One kernel for all of it, which takes the chain's inputs and gives the last link's output. Of links alone, whose
+  // values are of the last one's shape. nullopt if it cannot be compiled, which was logged.
+  MaybeKernel (*make)(const ChainSpec& chain);
+};
 
 }  // namespace bindery

@@ -11,6 +11,7 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/accumulator.h"
+#include "executor/kernels/cpu/elementwise.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/shape_of.h"
@@ -83,6 +84,11 @@ void CutAll(DType from, const void* in, DType to, void* out, int64_t n) {
   });
 }
 
+using CastAll = void (*)(DType from, const void* in, DType to, void* out, int64_t n);
+CastAll CastOf(DType from, DType to) {
+  return IsFloat(from) && !IsFloat(to) && to != DType::kBool ? CutAll : flat::Cast;
+}
+
 // data -> output, in whatever format the data are
 MaybeKernel MakeCast(const KernelSpec& spec) {
   const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
@@ -90,10 +96,9 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
   const Format format = CommonFormat(spec, {0}, true);
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.input_formats[0] = kernel.output_formats[0] = format;
-  const auto cast = IsFloat(from) && !IsFloat(to) && to != DType::kBool ? CutAll : flat::Cast;
-  return WithLoop(std::move(kernel), [=, n = StorageElements(format, spec.outputs[0].shape)](const Arguments& args) {
-    cast(from, args.inputs[0], to, args.outputs[0], n);
-  });
+  return WithLoop(std::move(kernel),
+                  [=, cast = CastOf(from, to), n = StorageElements(format, spec.outputs[0].shape)](
+                      const Arguments& args) { cast(from, args.inputs[0], to, args.outputs[0], n); });
 }
 
 MaybeKernel MakeRange(const KernelSpec& spec) {
@@ -136,5 +141,12 @@ constexpr KernelEntry kEntries[] = {
 }  // namespace
 
 KernelRows CopyKernels() { return kEntries; }
+
+MaybeLoop CastLoop(const KernelSpec& spec) {
+  const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
+  if (from == to) return std::nullopt;
+  const Run run = [=, cast = CastOf(from, to)](const Operands& x, void* y, int64_t n) { cast(from, x[0], to, y, n); };
+  return ElementLoop{[run](unsigned) { return run; }, true};
+}
 
 }  // namespace bindery::cpu

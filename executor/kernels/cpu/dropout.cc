@@ -9,6 +9,7 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/copy.h"
+#include "executor/kernels/cpu/elementwise.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "executor/kernels/cpu/walk.h"
@@ -128,9 +129,13 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() { return DropoutOf<T>(spec); });
 }
 
+double GradientFactor(const KernelSpec& spec) {
+  return DropsNothing(spec) ? 1 : 1 / (1 - spec.attributes<DropoutAttrs>().p);
+}
+
 // (dy, mask) -> dx
 MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
-  const double factor = DropsNothing(spec) ? 1 : 1 / (1 - spec.attributes<DropoutAttrs>().p);
+  const double factor = GradientFactor(spec);
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.inplace = {{0, 0}};
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
@@ -147,5 +152,16 @@ constexpr KernelEntry kEntries[] = {
 }  // namespace
 
 KernelRows DropoutKernels() { return kEntries; }
+
+// Of a mask that is not stretched.
+MaybeLoop DropoutGradLoop(const KernelSpec& spec) {
+  if (spec.inputs[1].shape != spec.outputs[0].shape) return std::nullopt;
+  return Dispatch(spec.inputs[0].dtype, [factor = GradientFactor(spec)]<class T>() {
+    const Run run = [factor](const Operands& x, void* y, int64_t n) {
+      MaskedScale(static_cast<const T*>(x[0]), static_cast<const uint8_t*>(x[1]), 1, static_cast<T*>(y), n, factor);
+    };
+    return ElementLoop{[run](unsigned) { return run; }};
+  });
+}
 
 }  // namespace bindery::cpu

@@ -1,13 +1,13 @@
 // Elementwise operators, each in its own element type: float and double in vectors (simd/loops.h), 16-bit floats by
 // those of float, tile by tile, others by loops over numbers. Operators' functions are in executor/kernels/functions.h.
-#include "symbol/ops/elementwise.h"
+#include "executor/kernels/cpu/elementwise.h"
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "engine/kernels/flat.h"
 #include "engine/team.h"
@@ -15,7 +15,6 @@
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "executor/kernels/cpu/walk.h"
 #include "executor/kernels/native_functions.h"
 #include "symbol/ops/activation.h"
 #include "symbol/ops/curve.h"
@@ -23,16 +22,9 @@
 namespace bindery::cpu {
 namespace {
 
-constexpr size_t kMaxOperands = 3;
-using Operands = std::array<const std::byte*, kMaxOperands>;
-// n results. Of each operand the elements lie one after another, or one number stands for all.
-using Run = std::function<void(const Operands& x, void* y, int64_t n)>;
-// The run for operands some of which stand still: bit i for operand i.
-using RunMaker = std::function<Run(unsigned still)>;
-
 template <class T>
-const T* As(const std::byte* x) {
-  return reinterpret_cast<const T*>(x);
+const T* As(const void* x) {
+  return static_cast<const T*>(x);
 }
 template <class X, class Y>
 Run RunOf(void (*loop)(const X* x, Y* y, int64_t n)) {
@@ -52,10 +44,10 @@ static_assert(kTile <= kSerialElements);  // flat::Cast stays in the calling thr
 template <class T>
 Run InFloat(Run run, size_t operands, unsigned still) {
   return [=, run = std::move(run)](const Operands& x, void* y, int64_t n) {
-    alignas(64) float tiles[kMaxOperands][kTile], results[kTile];
+    alignas(64) float tiles[kMaxStretched][kTile], results[kTile];
     Operands in{};
     for (size_t k = 0; k < operands; ++k) {
-      in[k] = reinterpret_cast<const std::byte*>(tiles[k]);
+      in[k] = tiles[k];
       if (still >> k & 1) tiles[k][0] = static_cast<float>(*As<T>(x[k]));
     }
     for (int64_t at = 0; at < n; at += kTile) {
@@ -67,60 +59,6 @@ Run InFloat(Run run, size_t operands, unsigned still) {
       flat::Cast(DType::kFloat32, results, kDTypeOf<T>, static_cast<T*>(y) + at, count);
     }
   };
-}
-
-// In plain order with stretched operands.
-Kernel Stretched(const KernelSpec& spec, const RunMaker& run_of) {
-  const size_t count = spec.inputs.size();
-  std::array<Shape, kMaxOperands + 1> shapes = {spec.outputs[0].shape};
-  std::array<int64_t, kMaxOperands + 1> sizes = {SizeOf(spec.outputs[0].dtype)};
-  for (size_t k = 0; k < count; ++k) {
-    shapes[k + 1] = spec.inputs[k].shape;
-    sizes[k + 1] = SizeOf(spec.inputs[k].dtype);
-  }
-  const auto walk = StretchedWalk<kMaxOperands + 1>(shapes[0], shapes, sizes);
-  unsigned still = 0;
-  for (size_t k = 0; k < count; ++k) still |= static_cast<unsigned>(walk.inner_steps()[k + 1] == 0) << k;
-  return WithLoop(FlatKernel(spec, "broadcast loop", Format::Plain()), [=, run = run_of(still)](const Arguments& args) {
-    walk.ForRuns([&](const auto& at, const auto&, int64_t n) {
-      Operands x{};
-      for (size_t k = 0; k < count; ++k) x[k] = args.in<std::byte>(static_cast<int>(k)) + at[k + 1];
-      run(x, args.out<std::byte>(0) + at[0], n);
-    });
-  });
-}
-
-// y = f(x0, ...): in memory order where operands have y's shape or are one number. `zero_to_zero`: so stays padding.
-Kernel Elementwise(const KernelSpec& spec, const RunMaker& run_of, bool zero_to_zero) {
-  const Shape& shape = spec.outputs[0].shape;
-  const int count = static_cast<int>(spec.inputs.size());
-  unsigned still = 0;
-  for (int k = 0; k < count; ++k) {
-    if (spec.inputs[k].shape == shape) continue;
-    if (spec.inputs[k].shape.Elements() != 1) return Stretched(spec, run_of);
-    still |= 1u << k;
-  }
-  Format format = Format::Plain();
-  for (int k = 0; k < count && format.is_plain(); ++k) {
-    if (!(still >> k & 1)) format = CommonFormat(spec, {k}, zero_to_zero && still == 0);
-  }
-  Kernel kernel = FlatKernel(spec, "loop", format);
-  std::array<int64_t, kMaxOperands> step{};
-  for (int k = 0; k < count; ++k) {
-    if (still >> k & 1) {
-      kernel.input_formats[k] = Format::Plain();
-    } else {
-      step[k] = SizeOf(spec.inputs[k].dtype);
-    }
-  }
-  const int64_t n = StorageElements(format, shape), size = SizeOf(spec.outputs[0].dtype);
-  return WithLoop(std::move(kernel), [=, run = run_of(still)](const Arguments& args) {
-    ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-      Operands x{};
-      for (int k = 0; k < count; ++k) x[k] = args.in<std::byte>(k) + begin * step[k];
-      run(x, args.out<std::byte>(0) + begin * size, end - begin);
-    });
-  });
 }
 
 template <class F, class T>
@@ -168,7 +106,7 @@ Run BinaryRun(unsigned still) {
 
 // Every operand has one type: f of it, or nothing where F is not made for it.
 template <class F, size_t kOperands>
-MaybeKernel Make(const KernelSpec& spec) {
+MaybeLoop FunctionLoop(const KernelSpec& spec) {
   for (const ValueType& input : spec.inputs) {
     if (input.dtype != spec.inputs[0].dtype) return std::nullopt;
   }
@@ -186,25 +124,37 @@ MaybeKernel Make(const KernelSpec& spec) {
     }
   });
   if (!run_of) return std::nullopt;
-  return Elementwise(spec, run_of, keeps_zero);
+  return ElementLoop{run_of, keeps_zero};
 }
 
-// What an Activation, or its gradient, is: one of the list.
+template <LoopMaker kLoop>
+MaybeKernel Make(const KernelSpec& spec) {
+  const MaybeLoop loop = kLoop(spec);
+  return loop ? MaybeKernel(ElementwiseKernel(spec, *loop)) : std::nullopt;
+}
+
+// What an Activation, or its gradient, is: one of the list, or nothing that changes a number.
 template <size_t kOperands, class... F>
-MaybeKernel MakeActivationOf(const KernelSpec& spec, FunctionList<F...>) {
-  static constexpr KernelMaker kMakers[] = {ViewKernel, Make<F, kOperands>...};
-  return kMakers[static_cast<size_t>(spec.attributes<ActivationAttrs>().type)](spec);
+MaybeLoop ActivationLoopOf(const KernelSpec& spec, FunctionList<F...>) {
+  static constexpr LoopMaker kMakers[] = {FunctionLoop<F, kOperands>...};
+  const auto type = static_cast<size_t>(spec.attributes<ActivationAttrs>().type);
+  return type == 0 ? std::nullopt : kMakers[type - 1](spec);
 }
 // data -> output
-MaybeKernel MakeActivation(const KernelSpec& spec) { return MakeActivationOf<1>(spec, native::ActivationFunctions()); }
+MaybeLoop ActivationLoop(const KernelSpec& spec) { return ActivationLoopOf<1>(spec, native::ActivationFunctions()); }
 // (dy, y) -> dx. dy = 0 gives 0 whatever y is.
-MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
-  return MakeActivationOf<2>(spec, native::ActivationGradFunctions());
+MaybeLoop ActivationGradLoop(const KernelSpec& spec) {
+  return ActivationLoopOf<2>(spec, native::ActivationGradFunctions());
+}
+template <LoopMaker kLoop>
+MaybeKernel MakeActivation(const KernelSpec& spec) {
+  const bool is_none = spec.attributes<ActivationAttrs>().type == ActivationType::kNone;
+  return is_none ? ViewKernel(spec) : Make<kLoop>(spec);
 }
 
 // data -> output, and (dy, data) -> dx
 template <class T, size_t kOperands, class... F>
-MaybeKernel MakeCurveOf(const KernelSpec& spec, FunctionList<F...>) {
+MaybeLoop CurveLoopOf(const KernelSpec& spec, FunctionList<F...>) {
   using Real = std::conditional_t<kIsHalf<T>, float, T>;
   const auto& attrs = spec.attributes<CurveAttrs>();
   const auto type = static_cast<size_t>(attrs.type);
@@ -221,14 +171,13 @@ MaybeKernel MakeCurveOf(const KernelSpec& spec, FunctionList<F...>) {
   }
   if constexpr (kIsHalf<T>) run = InFloat<T>(std::move(run), kOperands, 0);
   static constexpr bool kKeepsZero[] = {(F::kFlags & kZeroKept) != 0 ...};
-  return Elementwise(
-      spec, [&](unsigned) { return run; }, kOperands == 2 || kKeepsZero[type]);
+  return ElementLoop{[run = std::move(run)](unsigned) { return run; }, kOperands == 2 || kKeepsZero[type]};
 }
 template <size_t kOperands>
-MaybeKernel MakeCurve(const KernelSpec& spec) {
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+MaybeLoop CurveLoop(const KernelSpec& spec) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeLoop {
     if constexpr (kIsHalf<T> || std::is_floating_point_v<T>) {
-      return MakeCurveOf<T, kOperands>(spec, native::CurveFunctions());
+      return CurveLoopOf<T, kOperands>(spec, native::CurveFunctions());
     } else {
       return std::nullopt;
     }
@@ -250,8 +199,8 @@ Run ChooseRun(unsigned still) {
   (std::make_index_sequence<8>());
   return kRuns[still];
 }
-MaybeKernel MakeWhere(const KernelSpec& spec) {
-  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() { return Elementwise(spec, ChooseRun<T>, true); });
+MaybeLoop WhereLoop(const KernelSpec& spec) {
+  return OfSize(SizeOf(spec.outputs[0].dtype), []<class T>() { return ElementLoop{ChooseRun<T>, true}; });
 }
 
 // data -> output, its shape stretched
@@ -299,7 +248,7 @@ MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
                     [&](int64_t b, int64_t e, int) { RepeatElements(args.in<T>(0), args.out<T>(0), r, b, e); });
       });
     }
-    return Elementwise(spec, CopyRun<T>, true);
+    return ElementwiseKernel(spec, {CopyRun<T>, true});
   });
 }
 
@@ -319,77 +268,121 @@ Run AddReluGradRun(unsigned) {
     }
   };
 }
-MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() { return Elementwise(spec, AddReluGradRun<T>, true); });
+MaybeLoop AddReluGradLoop(const KernelSpec& spec) {
+  return Dispatch(spec.outputs[0].dtype, []<class T>() { return ElementLoop{AddReluGradRun<T>, true}; });
 }
 
-// y[begin..end) = the sum of `inputs`, in order. A tile of it stays in the nearest cache while they are added.
-using SumLoop = void (*)(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end);
+// y[begin..end) = the sum of `count` inputs, in order. A tile of it stays in the nearest cache while they are added.
+using SumRange = void (*)(const void* const* inputs, size_t count, void* y, int64_t begin, int64_t end);
 template <class T>
-void SumTiles(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end) {
+void SumTiles(const void* const* inputs, size_t count, void* y, int64_t begin, int64_t end) {
   const Run add = BinaryRun<native::fn::Add, T>(0);
-  const auto from = [&](const void* x, int64_t at) {
-    return reinterpret_cast<const std::byte*>(static_cast<const T*>(x) + at);
-  };
   for (int64_t at = begin; at < end; at += kTile) {
-    const void* sum = inputs[0];
-    for (size_t i = 1; i < inputs.size(); ++i, sum = y) {
-      add({from(sum, at), from(inputs[i], at)}, static_cast<T*>(y) + at, std::min(kTile, end - at));
+    T* const sum = static_cast<T*>(y) + at;
+    const T* so_far = As<T>(inputs[0]) + at;
+    for (size_t i = 1; i < count; ++i, so_far = sum) {
+      add({so_far, As<T>(inputs[i]) + at}, sum, std::min(kTile, end - at));
     }
   }
 }
 // Halves are added in float and rounded once.
 template <class T>
-void SumHalves(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end) {
+void SumHalves(const void* const* inputs, size_t count, void* y, int64_t begin, int64_t end) {
   alignas(64) float sum[kTile], term[kTile];
   const auto add = BestLoops<float>().BinaryOf<native::fn::Add>();
   for (int64_t at = begin; at < end; at += kTile) {
     const int64_t n = std::min(kTile, end - at);
     const auto load = [&](size_t i, float* to) {
-      flat::Cast(kDTypeOf<T>, static_cast<const T*>(inputs[i]) + at, DType::kFloat32, to, n);
+      flat::Cast(kDTypeOf<T>, As<T>(inputs[i]) + at, DType::kFloat32, to, n);
     };
     load(0, sum);
-    for (size_t i = 1; i < inputs.size(); ++i) {
+    for (size_t i = 1; i < count; ++i) {
       load(i, term);
       add(sum, term, sum, n);
     }
     flat::Cast(DType::kFloat32, sum, kDTypeOf<T>, static_cast<T*>(y) + at, n);
   }
 }
+SumRange SumOf(DType dtype) {
+  return Dispatch(dtype, []<class T>() -> SumRange {
+    if constexpr (kIsHalf<T>) return SumHalves<T>;
+    return SumTiles<T>;
+  });
+}
 
 // arg0, arg1, ... -> their sum
 MaybeKernel MakeAddN(const KernelSpec& spec) {
   if (spec.inputs.size() == 1) return ViewKernel(spec);
-  if (spec.inputs.size() == 2) return Make<native::fn::Add, 2>(spec);
+  if (spec.inputs.size() == 2) return Make<FunctionLoop<native::fn::Add, 2>>(spec);
   Format format = Format::Plain();
   for (int i = static_cast<int>(spec.inputs.size()) - 1; i >= 0; --i) {
     if (const Format f = CommonFormat(spec, {i}, true); !f.is_plain()) format = f;
   }
   Kernel kernel = FlatKernel(spec, "loop", format);
   const int64_t n = StorageElements(format, spec.outputs[0].shape);
-  const SumLoop loop = Dispatch(spec.outputs[0].dtype, []<class T>() -> SumLoop {
-    if constexpr (kIsHalf<T>) return SumHalves<T>;
-    return SumTiles<T>;
+  return WithLoop(std::move(kernel), [n, sum = SumOf(spec.outputs[0].dtype)](const Arguments& args) {
+    ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+      sum(args.inputs.data(), args.inputs.size(), args.outputs[0], begin, end);
+    });
   });
-  return WithLoop(std::move(kernel), [=](const Arguments& args) {
-    ParallelFor(n, kGrain, kSerialElements,
-                [&](int64_t begin, int64_t end, int) { loop(args.inputs, args.outputs[0], begin, end); });
-  });
+}
+// As many as a run takes.
+MaybeLoop AddNLoop(const KernelSpec& spec) {
+  const size_t count = spec.inputs.size();
+  if (count == 2) return FunctionLoop<native::fn::Add, 2>(spec);
+  if (count < 2 || count > kMaxOperands) return std::nullopt;
+  const Run run = [count, sum = SumOf(spec.outputs[0].dtype)](const Operands& x, void* y, int64_t n) {
+    sum(x.data(), count, y, 0, n);
+  };
+  return ElementLoop{[run](unsigned) { return run; }, true};
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Activation", MakeActivation}, {"ActivationGrad", MakeActivationGrad}, {"Curve", MakeCurve<1>},
-    {"CurveGrad", MakeCurve<2>},    {"AddReluGrad", MakeAddReluGrad},       {"AddN", MakeAddN},
-    {"Where", MakeWhere},           {"BroadcastTo", MakeBroadcastTo},
+    {"Activation", MakeActivation<ActivationLoop>},
+    {"ActivationGrad", MakeActivation<ActivationGradLoop>},
+    {"Curve", Make<CurveLoop<1>>},
+    {"CurveGrad", Make<CurveLoop<2>>},
+    {"AddReluGrad", Make<AddReluGradLoop>},
+    {"AddN", MakeAddN},
+    {"Where", Make<WhereLoop>},
+    {"BroadcastTo", MakeBroadcastTo},
 };
 
 template <size_t kOperands, class... F>
 KernelRows RowsOf(FunctionList<F...>) {
-  static constexpr KernelEntry kRows[] = {{F::kName, Make<F, kOperands>}...};
+  static constexpr KernelEntry kRows[] = {{F::kName, Make<FunctionLoop<F, kOperands>>}...};
   return kRows;
 }
 
+using LoopMakers = std::unordered_map<std::string_view, LoopMaker>;
+template <size_t kOperands, class... F>
+void AddLoops(FunctionList<F...>, LoopMakers* to) {
+  (to->emplace(F::kName, FunctionLoop<F, kOperands>), ...);
+}
+LoopMakers AllLoops() {
+  LoopMakers all = {{"Activation", ActivationLoop},
+                    {"ActivationGrad", ActivationGradLoop},
+                    {"Curve", CurveLoop<1>},
+                    {"CurveGrad", CurveLoop<2>},
+                    {"AddReluGrad", AddReluGradLoop},
+                    {"AddN", AddNLoop},
+                    {"Where", WhereLoop},
+                    {"Cast", CastLoop},
+                    {"DropoutGrad", DropoutGradLoop}};
+  AddLoops<1>(native::UnaryFunctions(), &all);
+  AddLoops<2>(native::BinaryFunctions(), &all);
+  AddLoops<1>(native::Predicates(), &all);
+  AddLoops<2>(native::Relations(), &all);
+  return all;
+}
+
 }  // namespace
+
+MaybeLoop LoopOf(const KernelSpec& spec) {
+  static const LoopMakers makers = AllLoops();
+  const auto found = makers.find(spec.op->name);
+  return found == makers.end() ? std::nullopt : found->second(spec);
+}
 
 KernelRows ElementwiseKernels() { return kEntries; }
 KernelRows UnaryKernels() { return RowsOf<1>(native::UnaryFunctions()); }

@@ -1,6 +1,7 @@
 // The fast kernels: the lists at the end of the files of this folder.
 #include "executor/kernel_table.h"
 
+#include "executor/kernels/chain.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/through_float.h"
 
@@ -39,6 +40,7 @@ KernelRows SliceKernels();
 KernelRows SoftmaxKernels();
 KernelRows UnaryKernels();
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
+extern const ChainKernels kTiledChains;  // chain.cc
 
 // oneDNN's errors become ours.
 void Translate(const KernelSpec& spec) {
@@ -64,7 +66,7 @@ const KernelTable& CpuKernels() {
           RelationKernels(),       ResampleKernels(),  SequenceKernels(),      SliceKernels(),     SoftmaxKernels(),
           UnaryKernels(),
       },
-      MakeFastReorder, ThroughFloat, Translate);
+      MakeFastReorder, ThroughFloat, Translate, &kTiledChains);
   return table;
 }
 

@@ -33,6 +33,18 @@ class Walk {
     }
   }
 
+  // The runs of the elements [begin, end) of the whole, in order, by the calling thread.
+  template <class F>
+  void ForRunsOf(int64_t begin, int64_t end, const F& run) const {
+    if (axes_.empty()) return run(Steps{}, Steps{}, end - begin);
+    const Axis inner = axes_.back();
+    for (int64_t i = begin; i < end;) {
+      const int64_t first = i % inner.extent, n = std::min(inner.extent - first, end - i);
+      run(RunAt(i / inner.extent, first), inner.steps, n);
+      i += n;
+    }
+  }
+
   bool is_one_run() const { return axes_.size() <= 1; }
   Steps inner_steps() const { return axes_.empty() ? Steps{} : axes_.back().steps; }
 
@@ -47,12 +59,7 @@ class Walk {
     ParallelFor(units, 1, kSerialElements / length, [&](int64_t begin, int64_t end, int) {
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t first = unit % parts * length;
-        Steps at{};
-        Advance(inner, first, &at);
-        int64_t row = unit / parts;
-        for (size_t i = axes_.size() - 1; i-- > 0; row /= axes_[i].extent)
-          Advance(axes_[i], row % axes_[i].extent, &at);
-        run(at, inner.steps, std::min(length, inner.extent - first));
+        run(RunAt(unit / parts, first), inner.steps, std::min(length, inner.extent - first));
       }
     });
   }
@@ -62,6 +69,13 @@ class Walk {
     int64_t extent;
     Steps steps;
   };
+  // Where the part of the innermost axis begins that is `first` behind its beginning, of a row of the others.
+  Steps RunAt(int64_t row, int64_t first) const {
+    Steps at{};
+    Advance(axes_.back(), first, &at);
+    for (size_t i = axes_.size() - 1; i-- > 0; row /= axes_[i].extent) Advance(axes_[i], row % axes_[i].extent, &at);
+    return at;
+  }
   static void Advance(const Axis& axis, int64_t index, Steps* at) {
     for (size_t k = 0; k < kValues; ++k) (*at)[k] += index * axis.steps[k];
   }

@@ -1,7 +1,6 @@
 // In place of the kernels for GPUs, in builds without CUDA. Whoever asks for a device has heard of it before.
 #include "base/error.h"
 #include "executor/kernel_table.h"
-#include "executor/kernels/chain.h"
 
 namespace bindery {
 
@@ -11,9 +10,5 @@ const KernelTable& CudaKernels() {
   });
   return table;
 }
-
-bool HasChains(DeviceKind) { return false; }
-bool IsLink(const KernelSpec&) { return false; }
-MaybeKernel MakeChain(const ChainSpec&) { return std::nullopt; }
 
 }  // namespace bindery

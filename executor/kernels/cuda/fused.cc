@@ -180,15 +180,15 @@ MaybeKernel MakeFused(const ChainSpec& chain) {
   return kernel;
 }
 
-}  // namespace
-}  // namespace cuda
-
 // A program is for all GPUs of this machine: one that is left out leaves the others without, too.
-bool HasChains(DeviceKind kind) {
-  return kind == DeviceKind::kCuda && cuda::Nvrtc() && !cuda::Capabilities().empty() &&
-         std::ranges::none_of(cuda::Capabilities(), &cuda::IsLeftOutOfFused);
+bool AreThere() {
+  return Nvrtc() && !Capabilities().empty() && std::ranges::none_of(Capabilities(), &IsLeftOutOfFused);
 }
-bool IsLink(const KernelSpec& spec) { return spec.device == DeviceKind::kCuda && cuda::IsFusable(spec); }
-MaybeKernel MakeChain(const ChainSpec& chain) { return cuda::MakeFused(chain); }
 
+}  // namespace
+
+extern const ChainKernels kFusedChains;
+const ChainKernels kFusedChains = {AreThere, IsFusable, MakeFused};
+
+}  // namespace cuda
 }  // namespace bindery

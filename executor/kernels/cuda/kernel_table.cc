@@ -1,6 +1,8 @@
 // The kernels of operators for GPUs. There is no reference to fall back to: binding names the operators without one.
 #include "executor/kernel_table.h"
 
+#include "executor/kernels/chain.h"
+
 namespace bindery {
 namespace cuda {
 
@@ -21,6 +23,7 @@ KernelRows RelationKernels();
 KernelRows SoftmaxKernels();
 KernelRows UnaryKernels();
 MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
+extern const ChainKernels kFusedChains;  // fused.cc
 
 }  // namespace cuda
 
@@ -45,7 +48,7 @@ const KernelTable& CudaKernels() {
           SoftmaxKernels(),
           UnaryKernels(),
       },
-      cuda::MakeReorder);
+      cuda::MakeReorder, nullptr, nullptr, &kFusedChains);
   return table;
 }
 

@@ -216,10 +216,10 @@ TEST_F(CudaFusedTest, TakesNoMoreMemory) {
 // A plan names what a call does, and says how.
 TEST_F(CudaFusedTest, ThePlanNamesTheOperators) {
   ExecutorOptions options{.device = Cuda(0), .inputs = {{"x", {5}}}, .for_training = false};
-  Executor executor(Tanh(Exp(Variable("x")), "last"), options);
+  Executor executor(Tanh(Exp(Variable("x"), "first"), "last"), options);
   ASSERT_EQ(executor.plan().calls.size(), 1u);
   EXPECT_EQ(executor.plan().calls[0].op, "Exp+Activation");
-  EXPECT_EQ(executor.plan().calls[0].node, "last");
+  EXPECT_EQ(executor.plan().calls[0].node, "first+last");
   EXPECT_EQ(executor.plan().calls[0].implementation, "fused");
   options.switches.fusion = false;
   EXPECT_EQ(Executor(Tanh(Exp(Variable("x"))), options).plan().calls.size(), 2u);
