@@ -60,4 +60,8 @@ std::string NameHint(std::string_view name, std::span<const std::string> candida
   return "; known: " + list;
 }
 
+std::string NamesInShort(std::span<const std::string> names) {
+  return names.size() == 1 ? names[0] : fmt::format("{} and {} more", names[0], names.size() - 1);
+}
+
 }  // namespace bindery

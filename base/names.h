@@ -13,5 +13,7 @@ namespace bindery {
 std::string NearestName(std::string_view name, std::span<const std::string> candidates);
 // `; did you mean "x"?` or `; known: a, b, c` (at most 20 of them), ready to append to a message.
 std::string NameHint(std::string_view name, std::span<const std::string> candidates);
+// "fc1_weight and 2 more", of names of which there is one at least.
+std::string NamesInShort(std::span<const std::string> names);
 
 }  // namespace bindery

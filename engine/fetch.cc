@@ -63,8 +63,4 @@ std::vector<Tensor> AppendFetch(const std::shared_ptr<Engine>& engine, const std
   return result;
 }
 
-std::string FirstOf(const std::vector<std::string>& names) {
-  return names.size() == 1 ? names[0] : fmt::format("{} and {} more", names[0], names.size() - 1);
-}
-
 }  // namespace bindery

@@ -17,7 +17,4 @@ namespace bindery {
 std::vector<Tensor> AppendFetch(const std::shared_ptr<Engine>& engine, const std::string& name,
                                 const std::vector<Tensor>& sources, Device to, StepParts* parts);
 
-// "fc1_weight and 2 more": what parts of a step are of, for their names. `names` is not empty.
-std::string FirstOf(const std::vector<std::string>& names);
-
 }  // namespace bindery

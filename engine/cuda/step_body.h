@@ -212,7 +212,7 @@ __device__ void Work(const Block& block, const UpdateKernelArgs& args) {
 
 template <class Rule, class T, class Block>
 __device__ void Work(const Block& block, const MeasureUpdateArgs& args) {
-  if constexpr (update_rules::GoesByNorms<Rule>) {
+  if constexpr (GoesByNorms<Rule>) {
     ForArrays(block, args.updates, [&](const UpdateList::Array& array, const auto& parts) {
       const Updating<Rule, T> by(args.updates, array);
       parts([&](int64_t part, int64_t begin, int64_t end) {

@@ -25,6 +25,12 @@ struct UpdateSquares {
   double weight = 0, direction = 0;
 };
 
+// Does the rule go by norms: of the weight, and of a direction, which it then tells?
+template <class Rule>
+concept GoesByNorms = requires(float x, float* s) {
+  Rule::Direction(s, x, x, s);
+};
+
 // What an update depends on besides its arrays.
 struct UpdateArgs {
   int64_t step = 1;                       // number of this update, from 1

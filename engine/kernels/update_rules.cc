@@ -20,7 +20,7 @@ namespace {
 // Null: it goes by no norms.
 template <class Rule>
 constexpr MeasureKernel MeasureKernelOrNull() {
-  if constexpr (update_rules::GoesByNorms<Rule>) return MeasureKernelOf<Rule>;
+  if constexpr (GoesByNorms<Rule>) return MeasureKernelOf<Rule>;
   return nullptr;
 }
 

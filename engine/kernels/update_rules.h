@@ -22,12 +22,6 @@ constexpr double Power(double base, int64_t n) {
   return power;
 }
 
-// Does the rule go by norms: of the weight, and of a direction, which it then tells?
-template <class Rule>
-concept GoesByNorms = requires(float x, float* s) {
-  Rule::Direction(s, x, x, s);
-};
-
 // w = w - lr (g + wd w)
 struct Sgd {
   static constexpr int kStates = 0;

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "engine/backend.h"
 #include "engine/collective.h"
-#include "engine/fetch.h"
 
 namespace bindery {
 
@@ -71,7 +71,7 @@ void GroupStep::AppendSegments(Phase phase, const std::vector<std::vector<StepPa
         }
       }
       // Each arena is read and written: one device's failure fails all, and nothing is half combined.
-      collectives->Append(what, fmt::format("{} of {}", ToString(what), FirstOf(names)), std::move(buckets), &parts);
+      collectives->Append(what, fmt::format("{} of {}", ToString(what), NamesInShort(names)), std::move(buckets), &parts);
     }
   }
 }
@@ -90,7 +90,7 @@ void GroupStep::AppendStates(const ParameterStore& store, bool independent) {
     buckets.push_back({.sources = {candidates[participants_[0].executor->index()]}, .replicas = candidates});
   }
   MemoryCollectives(engine_, false)
-      ->Append(Collective::kBroadcast, "states " + FirstOf(names), std::move(buckets), &forward_);
+      ->Append(Collective::kBroadcast, "states " + NamesInShort(names), std::move(buckets), &forward_);
 }
 
 void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<DeviceExecutor*>& idle) {

@@ -32,6 +32,11 @@ TEST(NamesTest, TheLimitGrowsWithTheName) {
   EXPECT_EQ(NearestName("abcdefghi", Names{"abcdewxyz"}), "");           // distance 4
 }
 
+TEST(NamesTest, InShort) {
+  EXPECT_EQ(NamesInShort(Names{"fc1_weight"}), "fc1_weight");
+  EXPECT_EQ(NamesInShort(Names{"fc1_weight", "fc1_bias", "fc2_weight"}), "fc1_weight and 2 more");
+}
+
 TEST(NamesTest, NamesWithNothingInCommonAreNotNear) {
   EXPECT_EQ(NearestName("x", Names{"ab"}), "");
   EXPECT_EQ(NearestName("", Names{"a", "ab"}), "");

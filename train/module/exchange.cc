@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/names.h"
 #include "engine/backend.h"
-#include "engine/fetch.h"
 #include "engine/kernels/flat.h"
 #include "engine/team.h"
 #include "executor/data_parallel_executor_group.h"
@@ -135,7 +135,7 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
   const size_t replicas = buffer.values.size();
   if (replicas > 1 && exchange_ == Exchange::kFlat) {
     block->spread =
-        Collect(Collective::kBroadcast, "values of the first replica, of " + FirstOf(buffer.names),
+        Collect(Collective::kBroadcast, "values of the first replica, of " + NamesInShort(buffer.names),
                 {.sources = {buffer.values[0]}, .replicas = {buffer.values.begin() + 1, buffer.values.end()}});
   }
   block->equal = VersionsOf(buffer);
@@ -147,7 +147,7 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
     const Tensor& first = stored.gradients[0];
     const Tensor sum = is_one ? first : Tensor(engine_, first.device(), first.dtype(), first.shape());
     if (!is_one) {
-      block->sum_up = Collect(Collective::kAllReduceSum, "sum of gradients of " + FirstOf(buffer.names),
+      block->sum_up = Collect(Collective::kAllReduceSum, "sum of gradients of " + NamesInShort(buffer.names),
                               {.sources = stored.gradients, .replicas = {sum}});
     }
     block->add = PrepareAdd("add to gradients", sum, buffer.gradients, /*may_fail=*/true, block);

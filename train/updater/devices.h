@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/names.h"
 #include "engine/backend.h"
 #include "engine/collective.h"
 #include "engine/fetch.h"
@@ -123,7 +124,7 @@ class Updater::OnDevices {
     for (const int p : Stored(block).parameters) {
       names.push_back(Block(block).stage->store().parameters()[static_cast<size_t>(p)].name);
     }
-    return FirstOf(names);
+    return NamesInShort(names);
   }
   static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
     return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
