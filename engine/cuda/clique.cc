@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -41,7 +42,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(const NcclApi& api, const std::vector<Gpu*>& gpus, std::vector<NcclComm*> comms)
       : comms(std::move(comms)), api_(api), gpus_(gpus) {}
 
-  mutable std::mutex mutex;  // of whoever calls NCCL with it
+  mutable std::timed_mutex mutex;  // of whoever calls NCCL with it
   const std::vector<NcclComm*> comms;
 
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
@@ -197,7 +198,7 @@ Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stre
     if (other->communicator_ && !other->Lost().empty()) other->Look(other->communicator_.get());
     if (other->issued_ > other->done() && Shares(*other)) enqueued.after.emplace_back(other.get(), other->issued_);
   }
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<std::timed_mutex> lock;
   for (;;) {
     enqueued.problem = Connect();
     if (!enqueued.problem.empty()) return enqueued;
@@ -314,8 +315,11 @@ void Clique::Look(Communicator* communicator) noexcept {
   }
 }
 
+// Those who look have the mutex for less than this, whoever is in a call that does not return for longer.
+constexpr std::chrono::milliseconds kOfWhoLooks{100};
+
 bool Clique::GiveUp(Communicator* communicator, const std::string& why) {
-  const std::unique_lock lock(communicator->mutex, std::try_to_lock);
+  const std::unique_lock lock(communicator->mutex, kOfWhoLooks);
   if (!lock || communicator->aborted()) return false;
   communicator->Abort("aborted, as " + why, done() + 1);
   return true;

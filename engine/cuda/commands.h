@@ -40,7 +40,7 @@ class AcrossGpus {
   // On all of them; `stream`, of the operation's GPU, goes on when all have done it. Called once.
   virtual void Enqueue(CUstream stream) = 0;
   virtual void Look() noexcept = 0;  // ends what would never end; without locks
-  // Ends it, by `why`, and waits for nothing. False: it cannot be, or has been.
+  // Ends it, by `why`. False: it cannot be now, or has been.
   virtual bool GiveUp(const std::string& why) = 0;
   // ", behind ...": what such work of others its own waits for, which nobody else tells; empty: for none.
   virtual std::string Behind() const = 0;

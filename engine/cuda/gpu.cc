@@ -16,6 +16,7 @@ bool IsOfWork(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_ASSERT:
@@ -24,10 +25,16 @@ bool IsOfWork(CUresult result) {
     case CUDA_ERROR_MISALIGNED_ADDRESS:
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_UNKNOWN: return true;
     default: return false;
   }
 }
+
+// A driver of an older major version than the toolkit's may not take the images that the toolkit makes, and says then only
+// that one cannot be loaded.
+constexpr int kLeastDriver = CUDA_VERSION / 1000 * 1000;
 
 }  // namespace
 
@@ -37,6 +44,12 @@ std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
   int count = 0;
   check(api.device_get_count(&count), "cuDeviceGetCount");
   if (count == 0) Throw<DeviceError>("this machine has no GPU that CUDA can use");
+  int driver = 0;
+  check(api.driver_get_version(&driver), "cuDriverGetVersion");
+  if (driver < kLeastDriver) {
+    Throw<DeviceError>("the NVIDIA driver is too old: it is for CUDA {}.{}, one for CUDA {} is needed{}", driver / 1000,
+                       driver % 1000 / 10, kLeastDriver / 1000, kLeastDriver == 13000 ? " (580 or later)" : "");
+  }
   std::vector<GpuFacts> found(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     GpuFacts& gpu = found[static_cast<size_t>(i)];

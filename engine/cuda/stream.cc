@@ -201,6 +201,13 @@ bool CudaStream::MayGiveUp(uint64_t number) const {
   return batch && batch->Running().number == number && !batch->across.empty();
 }
 
+bool CudaStream::IsBehind(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const Batch* const batch = FirstUnfinished();
+  return batch && batch->Running().number == number &&
+         std::ranges::any_of(batch->across, [](const auto& call) { return !call->Behind().empty(); });
+}
+
 bool CudaStream::GiveUp(uint64_t number, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const Batch* const batch = FirstUnfinished();

@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/can_give_up.h"
 #include "engine/cuda/commands.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/padding.h"
 #include "engine/cuda/recording.h"
 #include "engine/stream.h"
-#include "engine/threaded/watchdog.h"
 
 namespace bindery::cuda {
 
@@ -39,8 +39,9 @@ class CudaStream final : public Stream, public CanGiveUp {
   std::exception_ptr Synchronize() noexcept override;
   bool WaitFor(std::chrono::milliseconds time) const noexcept override;
   Work Doing() const override;
-  // Work that is done on several GPUs (CallAcross).
+  // Work that is done on several GPUs (CallAcross), which is all that its operation does.
   bool MayGiveUp(uint64_t number) const override;
+  bool IsBehind(uint64_t number) const override;
   bool GiveUp(uint64_t number, const std::string& why) override;
 
   static constexpr int64_t kThreads = 256;  // of a block

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/can_give_up.h"
 #include "engine/threaded/run.h"
 
 namespace bindery {
@@ -32,6 +33,10 @@ std::string TimeOf(const Sight& sight) {
 bool MayGiveUp(const Worker* worker) {
   const auto* const stream = dynamic_cast<const CanGiveUp*>(worker->stream.get());
   return stream && worker->sight.by_stream && stream->MayGiveUp(worker->sight.number);
+}
+
+bool IsBehind(const Worker* worker) {
+  return dynamic_cast<const CanGiveUp&>(*worker->stream).IsBehind(worker->sight.number);
 }
 
 bool GiveUp(Worker* worker) {
@@ -67,7 +72,15 @@ std::string Watchdog::Look(std::span<const std::unique_ptr<Worker>> workers, boo
     sight.seconds += passed;
     if (sight.seconds >= limit_) hanging.push_back(worker.get());
   }
-  if (std::ranges::all_of(hanging, MayGiveUp)) std::erase_if(hanging, GiveUp);
+  if (std::ranges::all_of(hanging, MayGiveUp)) {
+    const auto ends = [](Worker* worker) { return !IsBehind(worker) && GiveUp(worker); };
+    const auto goes_on = [](Worker* worker) {
+      if (!IsBehind(worker)) return false;
+      worker->sight.seconds = {};
+      return true;
+    };
+    if (std::erase_if(hanging, ends) > 0) std::erase_if(hanging, goes_on);
+  }
   for (Worker* const worker : hanging) {
     Sight& sight = worker->sight;
     found += fmt::format("{}{} hangs: it has been at {} {}", found.empty() ? "" : "; ", worker->stream->device(),

@@ -5,8 +5,9 @@
 // takes longer than that allocates. Only time in which somebody looked counts, so that a process that was stopped for
 // an hour, by a debugger say, finds no device hanging when it goes on.
 //
-// What a stream can give up (CanGiveUp) is given up, where nothing else hangs that it may wait for: it then fails, and
-// is told to hang only if it has not ended when as much time has passed again.
+// What a stream can give up (engine/can_give_up.h) is given up, where nothing else hangs that it may wait for: it then
+// fails, and is told to hang only if it has not ended when as much time has passed again. What only waits for such work
+// is not: its time begins anew.
 #pragma once
 
 #include <chrono>
@@ -18,16 +19,6 @@
 namespace bindery {
 
 struct Worker;
-
-// A stream that can end work which hangs.
-class CanGiveUp {
- public:
-  virtual ~CanGiveUp() = default;
-  // Is it at that piece of work (Stream::Work), and of a kind that can be ended?
-  virtual bool MayGiveUp(uint64_t number) const = 0;
-  // Makes it end, after which its operation fails, by `why`. Waits for nothing. False: it cannot now, or has before.
-  virtual bool GiveUp(uint64_t number, const std::string& why) = 0;
-};
 
 // What a watchdog has seen of one worker.
 struct Sight {

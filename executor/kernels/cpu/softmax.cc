@@ -171,7 +171,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
     });
     if (!attrs.use_ignore) return;
     // Zero remains zero, whatever the head gradient is.
-    ParallelFor(view.outer * view.inner, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+    ParallelFor(view.outer * view.inner, 1, kSerialElements / view.axis, [&](int64_t begin, int64_t end, int) {
       for (int64_t position = begin; position < end; ++position) {
         if (!gradient.IsIgnored(label[position])) continue;
         T* first = dx + position / view.inner * view.axis * view.inner + position % view.inner;

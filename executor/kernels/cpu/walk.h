@@ -69,7 +69,7 @@ class Walk {
     int64_t extent;
     Steps steps;
   };
-  // Where the part of the innermost axis begins that is `first` behind its beginning, of a row of the others.
+  // The offsets of element `first` of the row of that number; rows are the innermost axis'.
   Steps RunAt(int64_t row, int64_t first) const {
     Steps at{};
     Advance(axes_.back(), first, &at);
