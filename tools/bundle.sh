@@ -70,7 +70,7 @@ done
 
 if [ -z "$program_only" ]; then
   install -m 755 "$root/tools/bundle/gpu_check.sh" "$bundle/"
-  install -m 644 "$root"/tools/bundle/*.py "$root/tools/compare_pytorch/networks.py" \
+  install -m 644 "$root"/tools/bundle/{gpu_trainings.sh,gpu_steps.sh,*.py} "$root/tools/compare_pytorch/networks.py" \
     "$root/tools/compare_peers/jax_networks.py" "$bundle/lib/"
 fi
 install -m 644 "$root/LICENSE" "$bundle/"

@@ -15,10 +15,12 @@ void* OpenLibrary(const std::string& file, std::string* problem) {
   folders.emplace_back("/usr/local/cuda/lib64/");
   folders.emplace_back("/usr/local/cuda/lib/");
   for (const std::string& folder : folders) {
-    if (void* const library = dlopen((folder + file).c_str(), RTLD_LAZY | RTLD_LOCAL)) return library;
-    // The search path's is the one to tell, unless a folder has it and cannot give it.
-    const char* const reason = dlerror();
-    if (problem && (problem->empty() || !std::string(reason).ends_with("No such file or directory"))) *problem = reason;
+    const std::string path = folder + file;
+    if (void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL)) return library;
+    // The search path's is the one to tell, unless a folder has it and cannot give it, for want of another, say.
+    const std::string reason = dlerror();
+    const bool is_there = !reason.starts_with(path + ":") || !reason.ends_with("No such file or directory");
+    if (problem && (problem->empty() || is_there)) *problem = reason;
   }
   return nullptr;
 }

@@ -1,6 +1,6 @@
 #include "engine/cuda/report.h"
 
-#include <dlfcn.h>
+#include <string>
 
 #include "base/error.h"
 #include "engine/cuda/gpu.h"
@@ -15,32 +15,46 @@ std::string Version(size_t number, size_t unit, size_t small) {
   return fmt::format("{}.{}.{}", number / unit, number % unit / small, number % small);
 }
 
-template <class Function>
-Function* Find(const char* file, const char* name) {
-  void* const library = cuda::OpenLibrary(file);
-  return library ? reinterpret_cast<Function*>(dlsym(library, name)) : nullptr;
+// `version` asks the library's function of that name; empty if that fails.
+template <class Function, class Version>
+CudaReport::Library Look(const char* name, const std::string& file, const char* function, const Version& version) {
+  CudaReport::Library library{.name = name};
+  try {
+    const cuda::LibraryFunctions find(file);
+    Function* get = nullptr;
+    find(function, get);
+    library.version = version(get);
+    if (library.version.empty()) library.problem = fmt::format("{} failed", function);
+  } catch (const DeviceError& error) {
+    const bool is_absent =
+        error.message().starts_with(file + ":") && error.message().ends_with("No such file or directory");
+    library.problem = is_absent ? "no " + file : error.message();
+  }
+  return library;
 }
 
 CudaReport::Library CublasLt() {
-  const auto get = Find<size_t()>("libcublasLt.so.13", "cublasLtGetVersion");
-  return {"cuBLASLt", get ? Version(get(), 10000, 100) : ""};
+  return Look<size_t()>("cuBLASLt", "libcublasLt.so.13", "cublasLtGetVersion",
+                        [](const auto& get) { return Version(get(), 10000, 100); });
 }
 
 CudaReport::Library Cudnn() {
-  const auto get = Find<size_t()>("libcudnn.so.9", "cudnnGetVersion");
-  return {"cuDNN", get ? Version(get(), 10000, 100) : ""};
+  return Look<size_t()>("cuDNN", "libcudnn.so.9", "cudnnGetVersion",
+                        [](const auto& get) { return Version(get(), 10000, 100); });
 }
 
 CudaReport::Library Nccl() {
-  const auto get = Find<int(int*)>("libnccl.so.2", "ncclGetVersion");
-  int number = 0;
-  return {"NCCL", get && get(&number) == 0 ? Version(static_cast<size_t>(number), 10000, 100) : ""};
+  return Look<int(int*)>("NCCL", "libnccl.so.2", "ncclGetVersion", [](const auto& get) {
+    int number = 0;
+    return get(&number) == 0 ? Version(static_cast<size_t>(number), 10000, 100) : "";
+  });
 }
 
 CudaReport::Library Nvrtc() {
-  const auto get = Find<int(int*, int*)>("libnvrtc.so.13", "nvrtcVersion");
-  int major = 0, minor = 0;
-  return {"NVRTC", get && get(&major, &minor) == 0 ? fmt::format("{}.{}", major, minor) : ""};
+  return Look<int(int*, int*)>("NVRTC", "libnvrtc.so.13", "nvrtcVersion", [](const auto& get) {
+    int major = 0, minor = 0;
+    return get(&major, &minor) == 0 ? fmt::format("{}.{}", major, minor) : "";
+  });
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct CudaReport {
   struct Library {
     std::string name = {};     // "cuDNN"
     std::string version = {};  // "9.19.0"; empty: not found
+    std::string problem = {};  // why not, in short
   };
   std::string problem = {};  // why there are no GPUs; empty if there are some
   std::string driver = {};   // the newest CUDA that the driver knows, "13.0"; empty without a driver

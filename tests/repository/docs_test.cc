@@ -140,31 +140,87 @@ TEST(Docs, LinesAreNoLongerThan100Columns) {
   EXPECT_GT(pages, 30);
 }
 
-// The table of docs/cuda.md: the kernels of the tables in executor/kernels/cuda, and the functions of numbers.
-TEST(Docs, NameEveryKernelForGpus) {
-  static const std::regex kEntry(R"re(\{"(\w+)", Make)re"), kFunction(R"re(Function<"([A-Z]\w*)")re");
-  static const std::regex kName(R"(`(\w+)`)");
-  const auto add = [](const std::string& text, const std::regex& name, std::set<std::string>* names) {
-    for (std::sregex_iterator at(text.begin(), text.end(), name); at != std::sregex_iterator(); ++at) {
-      EXPECT_TRUE(names->insert((*at)[1]).second) << (*at)[1] << " is there twice";
-    }
-  };
-  std::set<std::string> kernels, named;
-  for (const SourceFile& file : ReadSourceTree()) {
-    const bool is_table = file.path.starts_with("executor/kernels/cuda/") && file.path.ends_with(".cc");
-    for (const std::string& line : file.lines) {
-      if (is_table) add(line, kEntry, &kernels);
-      if (file.path == "executor/kernels/functions.h") add(line, kFunction, &kernels);
-    }
+// The cells of a table's row.
+std::vector<std::string> CellsOf(const std::string& line) {
+  std::vector<std::string> cells;
+  for (size_t at = 2, end = 0; (end = line.find(" |", at)) != std::string::npos; at = std::min(end + 3, line.size())) {
+    cells.push_back(line.substr(at, end - at));
   }
+  return cells;
+}
+
+// The rows of the table of docs/cuda.md.
+std::vector<std::vector<std::string>> KernelsForGpus() {
+  std::vector<std::vector<std::string>> rows;
   for (const SourceFile& file : ReadDocs()) {
     if (file.path != "docs/cuda.md") continue;
+    bool is_table = false;
     for (const std::string& line : file.lines) {
-      if (line.starts_with("| `")) add(line.substr(0, line.find(" | ")), kName, &named);
+      if (is_table && line.starts_with("| ")) rows.push_back(CellsOf(line));
+      is_table = line.starts_with("| operators | kernels |") || (is_table && line.starts_with("|"));
     }
+  }
+  return rows;
+}
+
+void AddNames(const std::string& text, const std::regex& name, std::set<std::string>* names) {
+  for (std::sregex_iterator at(text.begin(), text.end(), name); at != std::sregex_iterator(); ++at) {
+    EXPECT_TRUE(names->insert((*at)[1]).second) << (*at)[1] << " is there twice";
+  }
+}
+
+// Operators: the kernels of the tables in executor/kernels/cuda, and the functions of numbers; in chains are those that
+// NVRTC's kernels are made of. In the rows of what is no operator: the engine's kernels, and that of chains.
+TEST(Docs, NameEveryKernelForGpus) {
+  static const std::regex kEntry(R"re(\{"(\w+)", Make)re"), kFunction(R"re(Function<"([A-Z]\w*)")re"),
+      kLink(R"re(op == "(\w+)")re"), kKernel(R"re( kName = "(\w+)")re"), kName(R"(`(\w+)`)");
+  std::set<std::string> kernels, links, others;
+  for (const SourceFile& file : ReadSourceTree()) {
+    const bool is_table = file.path.starts_with("executor/kernels/cuda/") && file.path.ends_with(".cc");
+    const bool is_other = file.path.starts_with("engine/cuda/") || file.path == "executor/kernels/cuda/fused_args.h";
+    for (const std::string& line : file.lines) {
+      if (is_table) AddNames(line, kEntry, &kernels);
+      if (is_other) AddNames(line, kKernel, &others);
+      if (file.path == "executor/kernels/cuda/fused.cc") AddNames(line, kLink, &links);
+      if (file.path != "executor/kernels/functions.h") continue;
+      AddNames(line, kFunction, &kernels);
+      if (line.find("kTruth") == std::string::npos && line.find("kIntegersOnly") == std::string::npos) {
+        AddNames(line, kFunction, &links);
+      }
+    }
+  }
+  std::set<std::string> named, chained, named_others;
+  for (const std::vector<std::string>& row : KernelsForGpus()) {
+    ASSERT_EQ(row.size(), 7u) << row[0];
+    const bool is_operator = row[0].starts_with("`");
+    if (is_operator) AddNames(row[0], kName, &named);
+    if (is_operator && row[4].find("in chains") != std::string::npos) AddNames(row[0], kName, &chained);
+    if (!is_operator) AddNames(row[1], kName, &named_others);
   }
   EXPECT_GT(kernels.size(), 150u);
   EXPECT_EQ(named, kernels);
+  EXPECT_EQ(chained, links);
+  EXPECT_EQ(named_others, others);
+}
+
+// Each row says whose code it is, how it is tested and whether it has run. Tests of operators without a suite are
+// CudaOperatorsTest's; those with one are looked for as everywhere.
+TEST(Docs, SayHowEveryKernelForGpusIsTested) {
+  static const std::regex kBy("own (kernels?|code)|driver's copy|cuBLASLt|cuDNN|NCCL");
+  for (const std::vector<std::string>& row : KernelsForGpus()) {
+    ASSERT_EQ(row.size(), 7u) << row[0];
+    for (const std::string& cell : row) EXPECT_FALSE(cell.empty()) << row[0];
+    EXPECT_TRUE(std::regex_search(row[2], kBy)) << row[2];
+    int of_operators = 0;
+    std::istringstream tests(row[5]);
+    for (std::string test; std::getline(tests >> std::ws, test, ',');) {
+      if (test.starts_with("`")) continue;
+      EXPECT_TRUE(Tests().contains("CudaOperatorsTest." + test)) << row[0] << ": " << test;
+      ++of_operators;
+    }
+    EXPECT_EQ(of_operators > 0, row[0].starts_with("`")) << row[0];
+    EXPECT_TRUE(row[6] == "yes" || row[6] == "no") << row[6];
+  }
 }
 
 // The list of variables of the environment is what the sources read, and the page names all of it.

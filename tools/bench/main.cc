@@ -32,13 +32,11 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
                          {"micro_batches", r.options.micro_batches},
                          {"phase", r.options.training ? "train" : "predict"},
                          {"devices", r.options.devices.size()},
+                         {"resident", r.options.resident},
                          {"threads", r.threads},
                          {"bind_ms", r.bind_ms},
                          {"step_min_ms", r.min_ms},
                          {"step_median_ms", r.median_ms},
-                         {"kernels_min_ms", r.kernels_min_ms},
-                         {"kernels_median_ms", r.kernels_median_ms},
-                         {"step_over_kernels", r.ratio},
                          {"allocations_ours", r.allocations_ours},
                          {"allocations_libraries", r.allocations_libraries},
                          {"page_faults", r.page_faults},
@@ -51,6 +49,10 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
                          {"plans_equal", r.plans_equal},
                          {"steps", r.calls_in_plan},
                          {"reorders", r.reorders}};
+  if (r.has_kernels)
+    json.update({{"kernels_min_ms", r.kernels_min_ms},
+                 {"kernels_median_ms", r.kernels_median_ms},
+                 {"step_over_kernels", r.ratio}});
   for (const KernelTime& k : r.kernels)
     json["kernels"].push_back({{"op", k.op},
                                {"node", k.node},
@@ -63,11 +65,13 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
 
 void Print(const ModelBenchResult& r, const Roofline* roofline) {
   const double mib = 1 << 20;
-  fmt::print(
-      "{:9} batch {:3} {:8} {}x{}: step min {:.3f} median {:.3f} ms, kernels min {:.3f} median {:.3f} ms, step/kernels "
-      "{:.3f}\n",
-      r.options.model, r.options.batch_size, r.options.training ? "training" : "predict", r.options.devices.size(),
-      r.threads, r.min_ms, r.median_ms, r.kernels_min_ms, r.kernels_median_ms, r.ratio);
+  fmt::print("{:9} batch {:3}{} {:8} {}x{}: step min {:.3f} median {:.3f} ms", r.options.model, r.options.batch_size,
+             r.options.resident ? " on the device" : "", r.options.training ? "training" : "predict",
+             r.options.devices.size(), r.threads, r.min_ms, r.median_ms);
+  if (r.has_kernels)
+    fmt::print(", kernels min {:.3f} median {:.3f} ms, step/kernels {:.3f}", r.kernels_min_ms, r.kernels_median_ms,
+               r.ratio);
+  fmt::print("\n");
   fmt::print(
       "          per step: allocations ours {:g}, libraries {:g}, page faults {:g}; arena {:.2f} MiB = {:.4f} of peak "
       "live; bind {:.0f} ms; {} steps, {} reorders; plans of two binds {}\n",
@@ -271,6 +275,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();
   app.add_option("--device", devices, "e.g. cpu:0,cpu:1")->capture_default_str();
+  app.add_flag("--resident", options.resident,
+               "the batch is on the device from the beginning: a step copies nothing there");
   app.add_option("--threads", options.threads, "per device; 0: the cores, shared out")->capture_default_str();
   app.add_option("--steps", options.steps, "steps measured")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before")->capture_default_str();

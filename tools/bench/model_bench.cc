@@ -39,7 +39,7 @@ int64_t PageFaults() {
   return usage.ru_minflt;
 }
 
-// A model on its devices with random parameters and one resident batch, in parts if a step is of several.
+// A model on its devices with random parameters and one batch, in parts if a step is of several.
 struct Bound {
   std::unique_ptr<DataParallelExecutorGroup> group;
   std::unique_ptr<Updater> updater;
@@ -51,6 +51,7 @@ Bound Bind(const ModelBenchOptions& o) {
   if (o.micro_batches < 1 || o.batch_size % o.micro_batches != 0) {
     Throw("a batch of {} cannot be cut into {} equal micro-batches", o.batch_size, o.micro_batches);
   }
+  if (o.resident && o.devices.size() != 1) Throw("a resident batch is of one device, not of {}", o.devices.size());
   const bool quantizes = o.precision == "int8";
   if (quantizes && o.training) Throw("int8 is of predictions: --phase predict");
   const std::string precision = quantizes ? "float32" : o.precision;
@@ -102,6 +103,17 @@ Bound Bind(const ModelBenchOptions& o) {
     }
     draw_classes(&batch->label.emplace_back(DType::kFloat32, label));
     batch->samples = shape[0];
+    if (o.resident) {
+      const auto on_device = [&](const std::vector<HostTensor>& arrays) {
+        std::vector<Tensor> there;
+        for (const HostTensor& array : arrays) {
+          there.emplace_back(bound.group->engine(), o.devices[0], array.dtype(), array.shape()).CopyFrom(array);
+        }
+        return there;
+      };
+      batch->device_data = on_device(batch->data);
+      batch->device_label = on_device(batch->label);
+    }
     bound.parts.push_back(std::move(batch));
   }
   if (quantizes) {
@@ -197,6 +209,8 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   for (int i = 0; i < options.warmup; ++i) Step(b);
   const Plan& plan = b.group->plan();
   std::vector<std::vector<double>> times(plan.calls.size());
+  const auto is_gpu = [](const Device& device) { return device.kind == DeviceKind::kCuda; };
+  result.has_kernels = std::ranges::none_of(options.devices, is_gpu);
   std::vector<double> whole, kernels, ratios;
   Allocations allocations{};
   CudaCounts of_gpus{};
@@ -221,14 +235,17 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
     of_gpus.waits += gpus.waits - gpus_before.waits;
     of_gpus.waits_of_callers += gpus.waits_of_callers - gpus_before.waits_of_callers;
     whole.push_back(ms);
+    if (!result.has_kernels) continue;
     kernels.push_back(TimedStep(b, &times));
     ratios.push_back(ms / kernels.back());
   }
   result.min_ms = *std::min_element(whole.begin(), whole.end());
   result.median_ms = Median(whole);
-  result.kernels_min_ms = *std::min_element(kernels.begin(), kernels.end());
-  result.kernels_median_ms = Median(kernels);
-  result.ratio = Median(ratios);
+  if (result.has_kernels) {
+    result.kernels_min_ms = *std::min_element(kernels.begin(), kernels.end());
+    result.kernels_median_ms = Median(kernels);
+    result.ratio = Median(ratios);
+  }
   const auto per_step = [&](int64_t count) { return static_cast<double>(count) / options.steps; };
   result.allocations_ours = per_step(allocations.ours);
   result.allocations_libraries = per_step(allocations.libraries);
@@ -242,7 +259,7 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   result.calls_in_plan = static_cast<int>(plan.calls.size());
   for (size_t i = 0; i < plan.calls.size(); ++i) {
     result.reorders += plan.calls[i].op == "Reorder";
-    if (options.per_kernel)
+    if (options.per_kernel && result.has_kernels)
       result.kernels.push_back({plan.calls[i].op, plan.calls[i].node, plan.calls[i].implementation, Median(times[i]),
                                 OperationsOf(plan, plan.calls[i]), static_cast<double>(BytesOf(plan, plan.calls[i]))});
   }

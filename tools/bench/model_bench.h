@@ -25,6 +25,7 @@ struct ModelBenchOptions {
   bool derive = true;                 // CompileSwitches
   Mirror mirror = {};
   Tuning tuning = Tuning::kOff;  // CompileSwitches
+  bool resident = false;         // the batch lies on the one device from the beginning; else every step copies it there
 };
 
 struct KernelTime {
@@ -35,12 +36,13 @@ struct KernelTime {
 
 // Times in milliseconds. A step ends when its results are there. `kernels` is the time of the step's own kernels
 // measured in place, one by one, in other steps of the same run, alternating with the ones timed whole: the sum on the
-// slowest device, and the update.
+// slowest device, and the update. On GPUs nothing is measured so: what took the host's time would be to enqueue them.
 struct ModelBenchResult {
   ModelBenchOptions options;
   int threads = 1;
   double bind_ms = 0;
   double min_ms = 0, median_ms = 0;
+  bool has_kernels = false;
   double kernels_min_ms = 0, kernels_median_ms = 0;
   double ratio = 0;  // median over pairs (whole step, kernels of the next) of their quotient
   // Per step; of GPUs what CudaCounts has (engine/cuda/report.h).

@@ -231,7 +231,8 @@ int ListDevices(bool json) {
   if (!cuda.problem.empty()) fmt::print("cuda  none: {}\n", cuda.problem);
   if (!cuda.driver.empty()) fmt::print("      driver for CUDA {}\n", cuda.driver);
   for (const CudaReport::Library& library : cuda.libraries) {
-    fmt::print("      {} {}\n", library.name, library.version.empty() ? "not found" : library.version);
+    fmt::print("      {} {}\n", library.name,
+               library.version.empty() ? "not found: " + library.problem : library.version);
   }
   return kOk;
 }

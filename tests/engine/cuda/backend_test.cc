@@ -357,6 +357,18 @@ TEST(CudaReportTest, SaysWhatAGpuLacks) {
             std::string::npos);
 }
 
+TEST(CudaReportTest, SaysWhichDriverIsNeeded) {
+  cuda::RuntimeApi old = fake::Api();
+  old.driver_get_version = [](int* version) { return *version = 11080, CUDA_SUCCESS; };
+  const std::string message = MessageOf<DeviceError>([&] { cuda::FindGpus(old); });
+  EXPECT_EQ(message.find("DeviceError: the NVIDIA driver is too old: it is for CUDA 11.8, one for CUDA 1"), 0u)
+      << message;
+  EXPECT_NE(message.find(" is needed"), std::string::npos) << message;
+  old.device_get_count = [](int* count) { return *count = 0, CUDA_SUCCESS; };  // a newer one would find none, either
+  EXPECT_EQ(MessageOf<DeviceError>([&] { cuda::FindGpus(old); }),
+            "DeviceError: this machine has no GPU that CUDA can use");
+}
+
 TEST(CudaReportTest, TellsOfGpus) {
   const CudaReport report = ReportCuda();
   EXPECT_EQ(report.problem, "");
@@ -365,6 +377,10 @@ TEST(CudaReportTest, TellsOfGpus) {
   EXPECT_EQ(report.gpus[0].name, "fake GPU");
   EXPECT_EQ(report.gpus[0].bytes, 1 << 30);
   EXPECT_EQ(report.gpus[0].capability, "9.0");
+  ASSERT_EQ(report.libraries.size(), 4u);
+  for (const CudaReport::Library& library : report.libraries) {
+    EXPECT_NE(library.version.empty(), library.problem.empty()) << library.name;
+  }
 }
 
 TEST(CudaRuntimeTest, AMissingDriverIsNamed) {
