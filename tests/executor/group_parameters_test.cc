@@ -332,7 +332,8 @@ TEST(GroupMemory, ManyReshapesOverFewShapesDoNotGrow) {
   EXPECT_EQ(group.programs().size(), programs);
   EXPECT_EQ(group.programs().misses(), misses);
   EXPECT_EQ(group.executors()[0]->arena()->committed(), committed);
-  EXPECT_EQ(bytes_in_use(), in_use);
+  // Less is right, too: what tests before this one in the program left to their workers may go meanwhile.
+  EXPECT_LE(bytes_in_use(), in_use);
 }
 
 // More shapes than the budget has room for: programs go, with all that is bound to them, and are made again.
