@@ -128,12 +128,11 @@ class Clique::Exchange final : public AcrossGpus {
     enqueued_ = std::move(enqueued);
   }
   void Look() noexcept override {
-    const Enqueued enqueued = Get();
-    if (enqueued.communicator) clique_.Look(enqueued.communicator.get());
+    if (const auto communicator = TheCommunicator()) clique_.Look(communicator.get());
   }
   bool GiveUp(const std::string& why) override {
-    const Enqueued enqueued = Get();
-    return enqueued.communicator && clique_.GiveUp(enqueued.communicator.get(), why);
+    const auto communicator = TheCommunicator();
+    return communicator && clique_.GiveUp(communicator.get(), why);
   }
   std::string Behind() const override {
     const Enqueued enqueued = Get();
@@ -155,6 +154,10 @@ class Clique::Exchange final : public AcrossGpus {
   Enqueued Get() const {
     const std::lock_guard lock(mutex_);
     return enqueued_;
+  }
+  std::shared_ptr<Communicator> TheCommunicator() const {
+    const std::lock_guard lock(mutex_);
+    return enqueued_.communicator;
   }
 
   Clique& clique_;

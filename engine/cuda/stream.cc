@@ -195,24 +195,27 @@ Stream::Work CudaStream::Doing() const {
   return batch ? batch->Running() : Work();
 }
 
+const CudaStream::Batch* CudaStream::UnfinishedAt(uint64_t number) const {
+  const Batch* const batch = FirstUnfinished();
+  return batch && batch->Running().number == number ? batch : nullptr;
+}
+
 bool CudaStream::MayGiveUp(uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  const Batch* const batch = FirstUnfinished();
-  return batch && batch->Running().number == number && !batch->across.empty();
+  const Batch* const batch = UnfinishedAt(number);
+  return batch && !batch->across.empty();
 }
 
 bool CudaStream::IsBehind(uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  const Batch* const batch = FirstUnfinished();
-  return batch && batch->Running().number == number &&
-         std::ranges::any_of(batch->across, [](const auto& call) { return !call->Behind().empty(); });
+  const Batch* const batch = UnfinishedAt(number);
+  return batch && std::ranges::any_of(batch->across, [](const auto& call) { return !call->Behind().empty(); });
 }
 
 bool CudaStream::GiveUp(uint64_t number, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  const Batch* const batch = FirstUnfinished();
-  if (!batch || batch->Running().number != number) return false;
-  return std::ranges::any_of(batch->across, [&](const auto& call) { return call->GiveUp(why); });
+  const Batch* const batch = UnfinishedAt(number);
+  return batch && std::ranges::any_of(batch->across, [&](const auto& call) { return call->GiveUp(why); });
 }
 
 void CudaStream::Forget() {

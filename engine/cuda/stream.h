@@ -90,8 +90,9 @@ class CudaStream final : public Stream, public CanGiveUp {
   class Batch;                               // what one operation enqueued: its fence
   void EnterPiece(const std::string& what);  // a new one, unless it is the same
   void Submit() noexcept;
-  void Forget();                         // lets go of what finished operations kept
-  const Batch* FirstUnfinished() const;  // under the mutex; null: there is none
+  void Forget();                                     // lets go of what finished operations kept
+  const Batch* FirstUnfinished() const;              // under the mutex; null: there is none
+  const Batch* UnfinishedAt(uint64_t number) const;  // the same, if it is at that piece of work
 
   static constexpr int kWords = 4;
 

@@ -59,6 +59,12 @@ class CudaNcclTest : public testing::Test, protected AsynchronousDevices {
     for (int i = 0; i < 4000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_TRUE(done());
   }
+  // Pushes an exchange that is one group of calls, and waits until NCCL has that, where it may hang.
+  static void Begin(const StepRange& exchange) {
+    const int64_t groups = fake::CountNccl().groups;
+    exchange.Push();
+    WaitUntil([&] { return fake::CountNccl().groups == groups + 1; });
+  }
   Pair MakePair(int first, int second) {
     const Tensor from = Make({Cuda(first)}, {50})[0], to = New(HostTensor(DType::kFloat32, {50}), Cuda(second));
     return {from, to, Prepare(Collective::kBroadcast, {{{from}, {to}}})};

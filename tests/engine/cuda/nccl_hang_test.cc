@@ -103,10 +103,8 @@ TEST_F(CudaNcclHangTest, NotWhileACallDoesNotReturn) {
 TEST_F(CudaNcclHangTest, AnAbortMayHang) {
   const Pair pair = MakePair(0, 1);
   engine_->WaitAll();
-  const int64_t groups = fake::CountNccl().groups;
   fake::BreakNccl(NcclFault::kHangs);
-  pair.bring.Push();
-  WaitUntil([&] { return fake::CountNccl().groups > groups; });
+  Begin(pair.bring);
   fake::HoldAborts(true);
   ExpectHas(MessageOf<HangError>([&] { pair.to.ToHost(); }),
             "cuda:0 hangs: it has been at operation \"combine by NCCL\" for ");
@@ -120,12 +118,9 @@ TEST_F(CudaNcclHangTest, AnAbortMayHang) {
 TEST_F(CudaNcclHangTest, NotWhatIsBehindIt) {
   const Pair pair = MakePair(1, 2), behind = MakePair(0, 1);
   engine_->WaitAll();
-  const int64_t groups = fake::CountNccl().groups;
   fake::BreakNccl(NcclFault::kHangs);
-  pair.bring.Push();
-  WaitUntil([&] { return fake::CountNccl().groups == groups + 1; });
-  behind.bring.Push();
-  WaitUntil([&] { return fake::CountNccl().groups == groups + 2; });
+  Begin(pair.bring);
+  Begin(behind.bring);
   EXPECT_EQ(behind.to.ToHost(), behind.from.ToHost());
   ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "failed: NCCL on cuda:1, cuda:2: aborted, as ");
   ExpectGoesOn(pair);
@@ -136,14 +131,11 @@ TEST_F(CudaNcclHangTest, NotWhatIsBehindIt) {
 TEST_F(CudaNcclHangTest, BehindAnotherEngines) {
   const Pair pair = MakePair(1, 2);
   engine_->WaitAll();
-  const int64_t groups = fake::CountNccl().groups;
   fake::BreakNccl(NcclFault::kHangs);
-  pair.bring.Push();
-  WaitUntil([&] { return fake::CountNccl().groups == groups + 1; });
+  Begin(pair.bring);
   const std::shared_ptr<Engine> first = std::exchange(engine_, MakeThreadedEngine({.hang_milliseconds = kLimit}));
   const Pair behind = MakePair(0, 1);
-  behind.bring.Push();
-  WaitUntil([&] { return fake::CountNccl().groups == groups + 2; });
+  Begin(behind.bring);
   const std::string message = MessageOf<HangError>([&] { behind.to.ToHost(); });
   ExpectHas(message, "cuda:0 hangs: it has been at operation \"combine by NCCL\", behind exchange ");
   ExpectHas(message, " of NCCL on cuda:1, cuda:2 for ");
@@ -184,8 +176,7 @@ TEST_F(CudaNcclTest, ALostGpuEndsIt) {
   engine_->WaitAll();
   const fake::NcclCounts counts = fake::CountNccl();
   fake::BreakNccl(NcclFault::kHangs);
-  gather->Push();
-  WaitUntil([&] { return fake::CountNccl().groups > counts.groups; });
+  Begin(*gather);
   fake::HoldGroups(true);  // the one by which it is aborted
   fake::FailKernel(kLost, 1);
   lost.Fill(1);

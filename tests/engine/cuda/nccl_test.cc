@@ -179,12 +179,10 @@ TEST_F(CudaNcclTest, WhatRanOnWhatFailedHasFailed) {
 TEST_F(CudaNcclTest, AFailureIsToldWhileOthersEnqueue) {
   const Pair pair = MakePair(0, 1), other = MakePair(0, 1);
   engine_->WaitAll();
-  const int64_t groups = fake::CountNccl().groups;
   fake::HangKernel(0, 1);
   pair.from.Fill(7);
   fake::BreakNccl(NcclFault::kEndsAndFails);
-  pair.bring.Push();
-  WaitUntil([&] { return fake::CountNccl().groups > groups; });
+  Begin(pair.bring);
   fake::HoldGroups(true);
   other.bring.Push();
   WaitUntil([] { return fake::HeldGroups() > 0; });
