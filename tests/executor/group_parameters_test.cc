@@ -313,9 +313,9 @@ TEST(GroupMemory, ManyReshapesOverFewShapesDoNotGrow) {
     group.Backward();
   };
   // Streams let go of what they kept when they are waited for, workers of their last operation a moment later.
-  const auto bytes_in_use = [&] {
+  const auto bytes_in_use = [&](int milliseconds) {
     int64_t least = INT64_MAX;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < milliseconds; ++i) {
       group.engine()->WaitAll();
       least = std::min(least, DefaultStorage()->Stats(TestDevice(0)).in_use);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -326,14 +326,14 @@ TEST(GroupMemory, ManyReshapesOverFewShapesDoNotGrow) {
   group.Outputs()[0].ToHost();
   const int programs = group.programs().size();
   const int64_t misses = group.programs().misses(), committed = group.executors()[0]->arena()->committed();
-  const int64_t in_use = bytes_in_use();
+  // What streams of the tests before keep goes within a second (docs/engine.md).
+  const int64_t in_use = bytes_in_use(OnCpusOnly() ? 20 : 1200);
   for (int i = 0; i < 1000; ++i) run(1 + i * 7 % 20);
   group.Outputs()[0].ToHost();
   EXPECT_EQ(group.programs().size(), programs);
   EXPECT_EQ(group.programs().misses(), misses);
   EXPECT_EQ(group.executors()[0]->arena()->committed(), committed);
-  // Less is right, too: what tests before this one in the program left to their workers may go meanwhile.
-  EXPECT_LE(bytes_in_use(), in_use);
+  EXPECT_EQ(bytes_in_use(20), in_use);
 }
 
 // More shapes than the budget has room for: programs go, with all that is bound to them, and are made again.
