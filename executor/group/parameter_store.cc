@@ -200,6 +200,12 @@ std::shared_ptr<ParameterStore> ParameterStore::View(const ParameterStore& store
   return view;
 }
 
+std::vector<std::string> ParameterStore::NamesOf(const Block& block) const {
+  std::vector<std::string> names;
+  for (const int p : block.parameters) names.push_back(parameters_[static_cast<size_t>(p)].name);
+  return names;
+}
+
 const StoredParameter* ParameterStore::Find(const std::string& name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &parameters_[found->second];

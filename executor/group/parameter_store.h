@@ -80,6 +80,7 @@ class ParameterStore {
   const std::vector<Device>& devices() const { return devices_; }
   int64_t bucket_bytes() const { return bucket_bytes_; }
   const std::vector<StoredParameter>& parameters() const { return parameters_; }
+  std::vector<std::string> NamesOf(const Block& block) const;  // of its parameters
   const std::vector<Block>& blocks() const { return blocks_; }
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
   void FillFormats(Signature* signature) const;                // of the parameters that it has; and who is by rows

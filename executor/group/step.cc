@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -71,7 +72,8 @@ void GroupStep::AppendSegments(Phase phase, const std::vector<std::vector<StepPa
         }
       }
       // Each arena is read and written: one device's failure fails all, and nothing is half combined.
-      collectives->Append(what, fmt::format("{} of {}", ToString(what), NamesInShort(names)), std::move(buckets), &parts);
+      collectives->Append(what, fmt::format("{} of {}", ToString(what), NamesInShort(names)), std::move(buckets),
+                          &parts);
     }
   }
 }
@@ -85,7 +87,7 @@ void GroupStep::AppendStates(const ParameterStore& store, bool independent) {
   std::vector<Bucket> buckets;
   std::vector<std::string> names;
   for (const int b : blocks) {
-    for (const int p : store.blocks()[b].parameters) names.push_back(store.parameters()[p].name);
+    std::ranges::move(store.NamesOf(store.blocks()[b]), std::back_inserter(names));
     const std::vector<Tensor>& candidates = store.blocks()[b].candidates;
     buckets.push_back({.sources = {candidates[participants_[0].executor->index()]}, .replicas = candidates});
   }

@@ -78,8 +78,7 @@ void Print(const ModelBenchResult& r, const Roofline* roofline) {
       r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib,
       static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
       r.calls_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
-  const auto is_gpu = [](const Device& device) { return device.kind == DeviceKind::kCuda; };
-  if (std::ranges::any_of(r.options.devices, is_gpu)) {
+  if (!r.has_kernels) {
     fmt::print(
         "          of GPUs per step: allocations {:g}, synchronizations {:g}, waits {:g}, and {:g} of the caller\n",
         r.gpu_allocations, r.gpu_synchronizations, r.gpu_waits, r.gpu_waits_of_caller);

@@ -68,8 +68,8 @@ void ParameterExchange::Add(DataParallelExecutorGroup* stage, int index) {
   const ParameterStore& store = stage->store();
   const ParameterStore::Block& stored = store.blocks()[static_cast<size_t>(index)];
   Check(stored.row_gradients.empty(), "a module's gradients are whole");
-  ParameterBuffer& buffer = buffers_.emplace_back(ParameterBuffer{.values = stored.values});
-  for (const int p : stored.parameters) buffer.names.push_back(store.parameters()[static_cast<size_t>(p)].name);
+  ParameterBuffer& buffer =
+      buffers_.emplace_back(ParameterBuffer{.names = store.NamesOf(stored), .values = stored.values});
   Block& block = blocks_.emplace_back(Block{.store = &store, .index = index});
   if (stored.gradients.empty()) return;
   const Tensor& first = stored.gradients[0];

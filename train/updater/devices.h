@@ -119,13 +119,7 @@ class Updater::OnDevices {
   }
   const ParameterStore::Block& Stored(int block) const { return StoredBlock(Block(block)); }
   BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
-  std::string NamesOf(int block) const {
-    std::vector<std::string> names;
-    for (const int p : Stored(block).parameters) {
-      names.push_back(Block(block).stage->store().parameters()[static_cast<size_t>(p)].name);
-    }
-    return NamesInShort(names);
-  }
+  std::string NamesOf(int block) const { return NamesInShort(Block(block).stage->store().NamesOf(Stored(block))); }
   static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
     return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
   }
