@@ -11,6 +11,7 @@ def bindery_tests(
         loader = [],
         data = [],
         on_devices = [],
+        on_gpus = [],
         delayed = [],
         of_cuda = [],
         cuda = _FAKE_CUDA,
@@ -28,6 +29,8 @@ def bindery_tests(
       on_devices: names of tests that run on CPUs and again (tests/test_device.h): as <name>_on_sim and <name>_on_mixed,
         on simulated devices and on both kinds in turn, and as <name>_on_cuda, on GPUs over a fake of CUDA's driver,
         where the toolkit is found (elsewhere these are skipped).
+      on_gpus: names of tests that choose accelerators themselves (Accelerator): they run on simulated ones, and again as
+        <name>_on_cuda.
       of_cuda: names of tests of that backend itself, over the fake.
       cuda: the fake, with whatever kernels it must have.
       delayed: those of them that also run ten times on both kinds, as <name>_delayed, with random delays by ten seeds.
@@ -39,7 +42,7 @@ def bindery_tests(
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
-    for name in medium + loader + on_devices + delayed + of_cuda:
+    for name in medium + loader + on_devices + on_gpus + delayed + of_cuda:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
     test_code(
@@ -59,7 +62,7 @@ def bindery_tests(
             deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] + ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
-            if suffix and name not in on_devices:
+            if suffix and name not in on_devices and (devices != "cuda" or name not in on_gpus):
                 continue
             cc_test(
                 name = name + suffix,

@@ -51,6 +51,9 @@ inline Device TestDevice(int index = 0) {
   return Cpu(index);
 }
 
+// For tests that choose between CPUs and accelerators themselves: a simulated one, or a GPU where those are tested.
+inline Device Accelerator(int index = 0) { return TestDevices() == "cuda" ? TestDevice(index) : Sim(index); }
+
 inline bool OnCpusOnly() { return TestDevices() == "cpu"; }
 
 }  // namespace bindery

@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "engine/sim/sim.h"
 #include "kvstore/kvstore.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -56,7 +57,7 @@ TEST_F(PriorityTest, PushesThatWaitAreDoneByPriority) {
   std::vector<std::vector<Tensor>> gradients;
   for (int64_t key = 0; key < kKeys; ++key) {
     store->Init(key, HostTensor(DType::kFloat32, {5}));
-    gradients.push_back({Make(Sim(0), 1), Make(Sim(1), 2)});
+    gradients.push_back({Make(Accelerator(0), 1), Make(Accelerator(1), 2)});
   }
   const auto run = [&](const std::vector<int>& priorities) {
     engine_->WaitAll();
@@ -66,7 +67,7 @@ TEST_F(PriorityTest, PushesThatWaitAreDoneByPriority) {
     for (int64_t key = 0; key < kKeys; ++key) {
       store->Push(key, gradients[static_cast<size_t>(key)], priorities[static_cast<size_t>(key)]);
     }
-    for (const Device& device : {Sim(0), Sim(1)}) CountDown(device, Lane::kCollective, there);
+    for (const Device& device : {Accelerator(0), Accelerator(1)}) CountDown(device, Lane::kCollective, there);
     engine_->WaitAll();
     return order;
   };
@@ -120,7 +121,7 @@ TEST_F(PriorityTest, NoResultDependsOnThem) {
         static_cast<float*>(stored)[i] = static_cast<float*>(stored)[i] * 0.7F + static_cast<const float*>(sum)[i];
       }
     });
-    const std::vector<Device> devices = {Sim(0), Cpu(0), Sim(1)};
+    const std::vector<Device> devices = {Accelerator(0), Cpu(0), Accelerator(1)};
     std::vector<std::vector<Tensor>> values(kKeys);
     for (int64_t key = 0; key < kKeys; ++key) {
       store->Init(key, HostTensor::Full(DType::kFloat32, {5}, 0.1));

@@ -5,6 +5,7 @@
 
 #include "engine/sim/sim.h"
 #include "symbol/ops.h"
+#include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
 
@@ -32,8 +33,10 @@ Checkpoint Train(const std::vector<Device>& devices) {
 }
 
 TEST(Delays, ATrainingEndsInTheSameBits) {
-  const std::vector<std::vector<Device>> groups = {
-      {Sim(0)}, {Sim(0), Sim(1), Sim(2)}, {Cpu(0), Sim(0)}, {Sim(0), Cpu(0), Cpu(1)}};
+  const std::vector<std::vector<Device>> groups = {{Accelerator(0)},
+                                                   {Accelerator(0), Accelerator(1), Accelerator(2)},
+                                                   {Cpu(0), Accelerator(0)},
+                                                   {Accelerator(0), Cpu(0), Cpu(1)}};
   for (const std::vector<Device>& devices : groups) {
     const Checkpoint expected = Train(devices);
     for (uint64_t seed = 1; seed <= 10; ++seed) {

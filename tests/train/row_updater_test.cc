@@ -111,8 +111,9 @@ TEST(RowsInAStore, WhatDoesNotFitIsRefused) {
   EXPECT_NE(message({On(Cpu(0), HostTensor(DType::kInt32, {1})), On(Cpu(0), HostTensor(DType::kFloat32, {1, 2}))})
                 .find("got numbers of int32"),
             std::string::npos);
-  EXPECT_NE(message(Rows(Sim(0), {1}, HostTensor(DType::kFloat32, {1, 2}))).find("memory that the host addresses"),
-            std::string::npos);
+  EXPECT_NE(
+      message(Rows(Accelerator(0), {1}, HostTensor(DType::kFloat32, {1, 2}))).find("memory that the host addresses"),
+      std::string::npos);
   kv->SetUpdater([](const Key&, DType, const void*, void*, int64_t) {});
   EXPECT_EQ(message(Rows(Cpu(0), {1}, HostTensor(DType::kFloat32, {1, 2}))),
             "Error: key \"table\": the updater takes whole values; set one of rows");

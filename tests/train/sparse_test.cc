@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 #include "tests/train/sparse_training.h"
 #include "train/finite.h"
 #include "train/optimizers/key_updater.h"
@@ -123,7 +124,7 @@ TEST(Sparse, ATableThatIsUsedOtherwiseTooHasAWholeGradient) {
 }
 
 TEST(Sparse, DevicesBeyondTheHostsReachHaveWholeGradients) {
-  Way run{.devices = {Sim(0), Sim(1)}};
+  Way run{.devices = {Accelerator(0), Accelerator(1)}};
   Training whole(kEmbedding, false, run), asked(kEmbedding, true, run);
   EXPECT_FALSE(asked.by_rows());
   whole.Steps(0, 2);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "tests/test_device.h"
 #include "tests/train/sparse_training.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
@@ -63,7 +64,7 @@ TEST(TrainerRows, AResumedRunMovesTheSameBits) {
     EXPECT_EQ(resumed.ToModel().params, through.ToModel().params);
     EXPECT_EQ(resumed.updater()->State(), through.updater()->State());
     // On devices where gradients are whole the states are as good.
-    Trainer elsewhere(Head(Summed(true)), Options(optimizer, {Sim(0)}));
+    Trainer elsewhere(Head(Summed(true)), Options(optimizer, {Accelerator(0)}));
     fit(&elsewhere, {.epochs = 6, .checkpoints = folder, .resume = true});
     EXPECT_FALSE(ByRows(&elsewhere));
     EXPECT_EQ(elsewhere.updater()->step(), 6 * 4);
