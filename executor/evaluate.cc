@@ -38,6 +38,7 @@ KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode 
   spec.op = &node.op();
   spec.attrs = node.attrs();
   spec.node_name = node.name();
+  spec.who = Describe(node);
   for (const Entry& entry : variables) spec.inputs.push_back(types[graph.IndexOf(entry.node)][0]);
   spec.outputs = types[graph.IndexOf(copy)];
   spec.input_formats.resize(spec.inputs.size());
@@ -89,7 +90,11 @@ std::vector<HostTensor> EvaluateNode(const Node& node, const std::vector<HostTen
     output_addresses[i] = buffers.back().raw();
   }
 
-  Run(kernel, input_addresses, output_addresses);
+  try {
+    Run(kernel, input_addresses, output_addresses);
+  } catch (const Error&) {
+    std::rethrow_exception(CurrentErrorAfter(spec.who + ": "));
+  }
 
   for (size_t i = 0; i < spec.outputs.size(); ++i) {
     const Format& given = kernel.output_formats[i];

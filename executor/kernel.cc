@@ -108,27 +108,14 @@ void AddReferenceKernel(const std::string& op, std::function<MaybeKernel(const K
   }
 }
 
-const char* ToString(Tuning tuning) {
-  switch (tuning) {
-    case Tuning::kMeasured: return "measured";
-    case Tuning::kWinograd: return "winograd";
-    default: return "off";
-  }
-}
-
-Tuning ParseTuning(std::string_view text) {
-  for (const Tuning tuning : {Tuning::kOff, Tuning::kMeasured, Tuning::kWinograd}) {
-    if (text == ToString(tuning)) return tuning;
-  }
-  Throw("unknown way to choose kernels \"{}\"; choices: off, measured, winograd", text);
-}
-
 bool HasKernel(const std::string& op, DeviceKind kind) {
   const auto has = [&](const KernelTable* table) { return table->Contains(op); };
   if (std::ranges::any_of(KernelTables(kind, KernelPolicy::kFast), has)) return true;
   const UserMakers makers = UserMakersOf(op, kind);
   return makers.fast || makers.reference;
 }
+
+std::string KernelSpec::Who() const { return who.empty() ? fmt::format("{} \"{}\"", op->name, node_name) : who; }
 
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
   if (HasEmptyValue(spec)) policy = KernelPolicy::kReference;
@@ -141,8 +128,7 @@ Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
     Throw("no kernel for operator \"{}\" on {} with dtype {}", spec.op->name, ToString(spec.device), DTypesOf(spec));
   }
   CheckKernel(*kernel, spec);
-  if (spec.device == DeviceKind::kSim)
-    return OnSimulatedDevice(*std::move(kernel), fmt::format("{} \"{}\"", spec.op->name, spec.node_name));
+  if (spec.device == DeviceKind::kSim) return OnSimulatedDevice(*std::move(kernel), spec.Who());
   return *std::move(kernel);
 }
 

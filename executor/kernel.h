@@ -21,6 +21,7 @@
 #include "engine/stream.h"
 #include "executor/format.h"
 #include "executor/step_block.h"
+#include "executor/tuning.h"
 #include "symbol/infer.h"
 #include "symbol/op_def.h"
 
@@ -28,20 +29,12 @@ namespace bindery {
 
 enum class Mode : uint8_t { kPredict, kTrain };
 
-// How a kernel is chosen where several could do the work: convolutions on CPUs (docs/plan_layouts.md).
-enum class Tuning : uint8_t {
-  kOff,       // by fixed rules
-  kMeasured,  // by what each costs on this machine, measured when the program is made, or earlier (files of the user's)
-  kWinograd,  // so, and Winograd's are among them: larger errors, and what is not finite spreads over tiles
-};
-const char* ToString(Tuning tuning);        // "off", "measured", "winograd"
-Tuning ParseTuning(std::string_view text);  // throws Error, naming what there is
-
 struct KernelSpec {
   DeviceKind device = DeviceKind::kCpu;  // where it will run
   const OpDef* op = nullptr;
   AnyAttrs attrs = {};
   std::string node_name = {};                        // unique in the program; keys the random numbers
+  std::string who = {};                              // what errors call it (Describe); empty: operator and node
   std::vector<ValueType> inputs = {}, outputs = {};  // hidden outputs included; types as inferred
   std::vector<Format> input_formats = {};            // as the producers leave them
   // True for a parameter whose storage format is still open: the format that the kernel asks for becomes the
@@ -62,6 +55,7 @@ struct KernelSpec {
   int threads = 1;                    // the team's size when the kernel runs, on a CPU
   Tuning tuning = Tuning::kOff;
 
+  std::string Who() const;  // what whoever runs it puts before the errors of its kernel, which do not name it
   template <OpAttrs A>
   const A& attributes() const {
     return attrs.get<A>();

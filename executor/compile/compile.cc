@@ -216,9 +216,9 @@ class Compiler : private ProgramBuilder {
   void EmitKernel(int n, int gathered = -1) {
     const Node& node = *graph_.nodes[n];
     const size_t num_inputs = node.inputs().size(), num_outputs = lowered_.types[n].size();
-    KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = random_keys_.Of(lowered_, n)};
+    KernelSpec spec{.device = options_.device, .op = &node.op(), .attrs = node.attrs(), .who = Describe(node)};
+    spec.node_name = random_keys_.Of(lowered_, n);
     spec.mode = options_.mode;
-    spec.device = options_.device;
     spec.batch = lowered_.batch;
     spec.threads = options_.threads;
     spec.tuning = options_.switches.tuning;
@@ -259,11 +259,11 @@ class Compiler : private ProgramBuilder {
     for (size_t o = 0; o < num_outputs; ++o) {
       PlanValue value{.name = names[o], .type = spec.outputs[o], .format = kernel.output_formats[o]};
       value.place = read_[n][o] ? Place::kArena : Place::kNone;
-      const int id = NewValue(std::move(value));
-      values_of_[n][o] = id;
-      outputs[o] = read_[n][o] ? id : -1;
+      values_of_[n][o] = NewValue(std::move(value));
+      outputs[o] = read_[n][o] ? values_of_[n][o] : -1;
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
+    plan().calls.back().who = spec.who;
     plan().calls.back().again = lowered_.FirstOf(n) != n;
     if (auto attributes = IdentityOfKept(node, options_)) {
       MayBeKept(*std::move(attributes));

@@ -66,6 +66,7 @@ class Joiner {
                     .op = &node->second->op(),
                     .attrs = node->second->attrs(),
                     .node_name = call.node,
+                    .who = call.who,
                     .mode = options_.compile.mode,
                     .threads = options_.compile.threads};
     const auto add = [&](int value, std::vector<ValueType>* types) {

@@ -47,6 +47,7 @@ struct PlanStorage {
 
 struct PlanCall {
   std::string op = {}, node = {};              // operator and node; "Reorder", "Copy", "AddTo" are the compiler's own
+  std::string who = {};                        // what errors call it: of a gradient, the node that the user made
   std::string implementation = {};             // of the kernel
   std::vector<int> inputs = {}, outputs = {};  // values; -1: not given (unused output)
   int scratch = -1;                            // storage

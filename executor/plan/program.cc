@@ -7,10 +7,12 @@
 namespace bindery {
 namespace {
 
-std::string Describe(const PlanCall& call) { return fmt::format("{} \"{}\"", call.op, call.node); }
+std::string Describe(const PlanCall& call) {
+  return call.who.empty() ? fmt::format("{} \"{}\"", call.op, call.node) : call.who;
+}
 
 [[noreturn]] void RethrowAt(const PlanCall& call) {
-  const std::string where = Describe(call) + ": ";  // a kernel may have said it
+  const std::string where = Describe(call) + ": ";
   try {
     throw;
   } catch (const Error&) {

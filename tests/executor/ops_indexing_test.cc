@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "executor/evaluate.h"
 #include "symbol/ops/indexing.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -17,9 +18,9 @@ TEST(Indexing, RaisesWithTheNodesName) {
   const Symbol y = Take(Variable("x"), Variable("i"), {}, "lookup");
   for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
     EXPECT_EQ(MessageOf<DataError>([&] {
-                RunGraph(y, {{"x", Values({3}, {1, 2, 3})}, {"i", Values({2}, {0, -4})}}, {.policy = policy});
+                EvaluateNode(*y.entry().node, {Values({3}, {1, 2, 3}), Values({2}, {0, -4})}, Mode::kPredict, policy);
               }),
-              "DataError: node \"lookup\": index -4 is not in -3..2");
+              "DataError: Take \"lookup\": index -4 is not in -3..2");
   }
 }
 

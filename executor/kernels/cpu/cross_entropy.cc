@@ -181,12 +181,11 @@ MaybeKernel MakeHardmax(const KernelSpec& spec) {
 struct Targets {
   CrossEntropyAttrs attrs;
   int64_t classes;
-  std::string node_name;
 
   bool IsIgnored(double label) const { return attrs.use_ignore && label == attrs.ignore_label; }
   int64_t ClassOf(double label, int64_t position) const {
     if (!(label >= 0 && label < static_cast<double>(classes))) {
-      Throw<DataError>("node \"{}\": label {} at position {} is not in 0..{}", node_name, label, position, classes - 1);
+      Throw<DataError>("label {} at position {} is not in 0..{}", label, position, classes - 1);
     }
     return static_cast<int64_t>(label);
   }
@@ -214,7 +213,7 @@ template <class T>
 MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
   const auto attrs = spec.attributes<CrossEntropyAttrs>();
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
-  const Targets targets{attrs, view.axis, spec.node_name};
+  const Targets targets{attrs, view.axis};
   return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
     const Numbers label(dtype, args.inputs[1]);
     const T* weights = attrs.use_weight ? args.in<T>(2) : nullptr;
@@ -246,7 +245,7 @@ template <class T>
 MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<CrossEntropyAttrs>();
   const AxisView view = ViewAlong(spec.inputs[1].shape, static_cast<int>(attrs.axis));
-  const Targets targets{attrs, view.axis, spec.node_name};
+  const Targets targets{attrs, view.axis};
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [=, dtype = spec.inputs[2].dtype](const Arguments& args) {
     const Numbers label(dtype, args.inputs[2]);
     const T* weights = attrs.use_weight ? args.in<T>(3) : nullptr;

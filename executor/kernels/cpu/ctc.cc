@@ -35,9 +35,9 @@ template <class T, bool kGradient>
 class Samples {
  public:
   Samples(const KernelSpec& spec)
-      : attrs_(spec.attributes<CTCLossAttrs>()), node_name_(spec.node_name), first_(kGradient ? 1 : 0),
-        all_steps_(spec.inputs[first_].shape[0]), samples_(spec.inputs[first_].shape[1]),
-        classes_(spec.inputs[first_].shape[2]), all_labels_(spec.inputs[first_ + 1].shape[1]),
+      : attrs_(spec.attributes<CTCLossAttrs>()), first_(kGradient ? 1 : 0), all_steps_(spec.inputs[first_].shape[0]),
+        samples_(spec.inputs[first_].shape[1]), classes_(spec.inputs[first_].shape[2]),
+        all_labels_(spec.inputs[first_ + 1].shape[1]),
         blank_(attrs_.blank < 0 ? attrs_.blank + classes_ : attrs_.blank) {
     for (const ValueType& input : spec.inputs) dtypes_.push_back(input.dtype);
     const int64_t states = CheckedAdd(CheckedMul(all_labels_, 2), 1);
@@ -116,7 +116,7 @@ class Samples {
   int64_t LengthOf(const Arguments& args, size_t input, int64_t n, int64_t most, const char* what) const {
     const double length = Read(args, input, n);
     if (!(length >= 0 && length <= static_cast<double>(most))) {
-      Throw<DataError>("node \"{}\": sample {} has {} {}, not 0..{}", node_name_, n, length, what, most);
+      Throw<DataError>("sample {} has {} {}, not 0..{}", n, length, what, most);
     }
     return static_cast<int64_t>(length);
   }
@@ -136,8 +136,7 @@ class Samples {
         break;
       }
       if (!(label >= 0 && label < static_cast<double>(classes_)) || label == blank) {
-        Throw<DataError>("node \"{}\": label {} of sample {} is the blank or not in 0..{}", node_name_, label, n,
-                         classes_ - 1);
+        Throw<DataError>("label {} of sample {} is the blank or not in 0..{}", label, n, classes_ - 1);
       }
       labels[2 * i + 1] = label;
       labels[2 * i + 2] = blank;
@@ -146,7 +145,6 @@ class Samples {
   }
 
   CTCLossAttrs attrs_;
-  std::string node_name_;
   size_t first_;  // of data among the inputs
   int64_t all_steps_, samples_, classes_, all_labels_, blank_;
   std::vector<DType> dtypes_;

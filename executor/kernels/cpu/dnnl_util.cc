@@ -257,8 +257,6 @@ Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive
   return kernel;
 }
 
-std::string WhoOf(const KernelSpec& spec) { return fmt::format("{} \"{}\"", spec.op->name, spec.node_name); }
-
 dnnl::primitive_attr UserScratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

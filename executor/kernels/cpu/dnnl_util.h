@@ -56,7 +56,6 @@ struct DnnlArgument {
 };
 
 // 'Convolution "conv1"'
-std::string WhoOf(const KernelSpec& spec);
 
 // Makes it the kernel that runs a primitive: named, with formats and scratch memory, and bound. `who` names operator
 // and node in errors; when it runs and oneDNN fails it throws DeviceError.
@@ -109,7 +108,7 @@ MaybeKernel ChooseDnnl(const KernelSpec& spec, double flops, const std::vector<C
   if (!choice.candidate) return std::nullopt;
   // Its slow loops are slower than float32 between conversions.
   if (!AllFloat(spec) && IsSlow(choice.desc.impl_info_str())) return std::nullopt;
-  return WithDnnl(std::move(kernel), WhoOf(spec), Primitive(choice.desc), choice.desc,
+  return WithDnnl(std::move(kernel), spec.Who(), Primitive(choice.desc), choice.desc,
                   arguments(*choice.candidate, choice.desc, choice.weight));
 }
 // Where there is nothing to choose.

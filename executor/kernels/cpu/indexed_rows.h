@@ -21,7 +21,6 @@ constexpr int64_t kNowhere = -1;
 struct Counting {
   IndexMode mode;
   int64_t padding = kNoIndex;
-  std::string node_name = {};
   bool from_end = mode == IndexMode::kRaise;  // are negative ones counted so?
 
   template <class T>
@@ -74,7 +73,7 @@ struct Counting {
       case IndexMode::kSkip:
       case IndexMode::kZero: return kNowhere;
     }
-    Throw<DataError>("node \"{}\": index {} is not in {}..{}", node_name, LoadDouble(value), -extent, extent - 1);
+    Throw<DataError>("index {} is not in {}..{}", LoadDouble(value), -extent, extent - 1);
   }
 };
 

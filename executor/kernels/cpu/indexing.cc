@@ -208,32 +208,27 @@ template <bool kTuples>
 MaybeKernel MakeTake(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<TakeAttrs>();
   const TakenRows taken = RowsOf(attrs, kTuples, spec.inputs[0].shape, spec.inputs[1].shape);
-  return Gather(spec, RowsAt(taken, spec.inputs[1].dtype, {attrs.mode, attrs.padding, spec.node_name}), attrs.mode);
+  return Gather(spec, RowsAt(taken, spec.inputs[1].dtype, {attrs.mode, attrs.padding}), attrs.mode);
 }
 
 MaybeKernel MakeEmbedding(const KernelSpec& spec) {
   const IndexMode mode = spec.attributes<EmbeddingAttrs>().mode;
   const TakenRows taken = RowsOf({.mode = mode}, false, spec.inputs[1].shape, spec.inputs[0].shape);
-  const Counting counting = {.mode = mode, .node_name = spec.node_name};
+  const Counting counting = {.mode = mode};
   return Gather(spec, RowsAt(taken, spec.inputs[0].dtype, counting), mode, 1, 0);
 }
 
 MaybeKernel MakeGatherElements(const KernelSpec& spec) {
   const auto& [axis, mode] = spec.attributes<GatherElementsAttrs>();
-  return Gather(spec,
-                ElementsAt(spec.inputs[0].shape, spec.inputs[1].shape, axis, spec.inputs[1].dtype,
-                           {.mode = mode, .node_name = spec.node_name}),
-                mode);
+  return Gather(
+      spec, ElementsAt(spec.inputs[0].shape, spec.inputs[1].shape, axis, spec.inputs[1].dtype, {.mode = mode}), mode);
 }
 
 MaybeKernel MakePick(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<PickAttrs>();
   const Shape& data = spec.inputs[0].shape;
   const Shape places = data.With(data.Axis(static_cast<int>(attrs.axis)), 1);
-  return Gather(
-      spec,
-      ElementsAt(data, places, attrs.axis, spec.inputs[1].dtype, {.mode = attrs.mode, .node_name = spec.node_name}),
-      attrs.mode);
+  return Gather(spec, ElementsAt(data, places, attrs.axis, spec.inputs[1].dtype, {.mode = attrs.mode}), attrs.mode);
 }
 
 MaybeKernel MakeScatterND(const KernelSpec& spec) {
@@ -241,14 +236,14 @@ MaybeKernel MakeScatterND(const KernelSpec& spec) {
   const ValueType& indices = spec.inputs[spec.inputs.size() - 2];
   const TakeAttrs take = {attrs.axis, attrs.batch_dims, attrs.mode, attrs.padding};
   const TakenRows taken = RowsOf(take, true, spec.outputs[0].shape, indices.shape);
-  return Scatter(spec, RowsAt(taken, indices.dtype, {attrs.mode, attrs.padding, spec.node_name}));
+  return Scatter(spec, RowsAt(taken, indices.dtype, {attrs.mode, attrs.padding}));
 }
 
 MaybeKernel MakeScatterElements(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ScatterAttrs>();
   const ValueType& indices = spec.inputs[spec.inputs.size() - 2];
-  return Scatter(spec, ElementsAt(spec.outputs[0].shape, indices.shape, attrs.axis, indices.dtype,
-                                  {.mode = attrs.mode, .node_name = spec.node_name}));
+  return Scatter(spec,
+                 ElementsAt(spec.outputs[0].shape, indices.shape, attrs.axis, indices.dtype, {.mode = attrs.mode}));
 }
 
 // Each index by itself: the offsets are the places.
@@ -258,7 +253,7 @@ Rows PlacesOf(int64_t extent, const ValueType& indices, const Counting& counting
 
 MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RowNumbersAttrs>();
-  const Rows rows = PlacesOf(attrs.extent, spec.inputs[0], {attrs.mode, attrs.padding, spec.node_name});
+  const Rows rows = PlacesOf(attrs.extent, spec.inputs[0], {attrs.mode, attrs.padding});
   return WithLoop(PlainKernel(spec, "loop"), [rows](const Arguments& args) {
     ParallelFor(rows.tuples(), kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
       rows.resolve(args.inputs[0], begin, end, args.out<int64_t>(0) + begin);

@@ -47,7 +47,7 @@ void Translate(const KernelSpec& spec) {
   try {
     throw;
   } catch (const dnnl::error& e) {
-    Throw<DeviceError>("{}: oneDNN failed with status {} ({})", WhoOf(spec), static_cast<int>(e.status), e.what());
+    Throw<DeviceError>("{}: oneDNN failed with status {} ({})", spec.Who(), static_cast<int>(e.status), e.what());
   } catch (...) {
   }
 }

@@ -104,7 +104,7 @@ MaybeKernel MakeTranspose(const KernelSpec& spec) {
   const auto target = ToDesc(Format::Plain(), DType::kFloat32, out);
   const dnnl::reorder::primitive_desc desc(Engine(), source, Engine(), *target, UserScratchpad(), true);
   if (!desc) return TakeBox(spec, box);
-  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::reorder(desc), desc,
+  return WithDnnl(std::move(kernel), spec.Who(), dnnl::reorder(desc), desc,
                   {{DNNL_ARG_FROM, source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
 }
 

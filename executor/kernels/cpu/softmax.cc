@@ -74,11 +74,10 @@ template <class T>
 struct Gradient {
   SoftmaxOutputAttrs attrs;
   AxisView view;
-  std::string node_name;
 
   int64_t ClassOf(double label, int64_t sample) const {
     if (!(label >= 0 && label < static_cast<double>(view.axis))) {
-      Throw<DataError>("node \"{}\": label {} of sample {} is not in 0..{}", node_name, label, sample, view.axis - 1);
+      Throw<DataError>("label {} of sample {} is not in 0..{}", label, sample, view.axis - 1);
     }
     return static_cast<int64_t>(label);
   }
@@ -140,7 +139,7 @@ template <class T>
 MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<SoftmaxOutputAttrs>();
   const Shape& shape = spec.inputs[0].shape;
-  const Gradient<T> gradient{attrs, ClassesOf(attrs, shape), spec.node_name};
+  const Gradient<T> gradient{attrs, ClassesOf(attrs, shape)};
   const bool has_valid = attrs.normalization == Normalization::kValid, is_map = attrs.multi_output && !has_valid;
   const int64_t n = shape.Elements(), positions = is_map ? gradient.view.inner : 1;
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [=, is_distribution = spec.inputs[1].shape == shape,

@@ -298,7 +298,7 @@ MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandi
   size_t best = 0;
   // Whatever another one fails with, the first can do the work.
   const auto untuned = [&](const std::string& reason) {
-    LogLine(LogLevel::kWarning, fmt::format("{} is not tuned: {}", WhoOf(spec), reason));
+    LogLine(LogLevel::kWarning, fmt::format("{} is not tuned: {}", spec.Who(), reason));
     return std::move(all.front().kernel);
   };
   try {

@@ -17,8 +17,7 @@ const FlatKernels& Flat() { return Backend::Of(DeviceKind::kCuda).flat(); }
 }  // namespace
 
 Launches::Launches(const KernelArgs& args, const KernelSpec& spec)
-    : args_(args), spec_(&spec), stream_(CudaStreamOf(*args.stream)),
-      what_(fmt::format("{} \"{}\"", spec.op->name, spec.node_name)) {}
+    : args_(args), spec_(&spec), stream_(CudaStreamOf(*args.stream)), what_(spec.Who()) {}
 Launches::Launches(const KernelArgs& args, std::string what)
     : args_(args), spec_(nullptr), stream_(CudaStreamOf(*args.stream)), what_(std::move(what)) {}
 

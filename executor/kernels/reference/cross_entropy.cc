@@ -82,9 +82,9 @@ struct Target {
   }
 };
 
-double Checked(double label, const AxisView& view, const std::string& node_name) {
+double Checked(double label, const AxisView& view) {
   if (!(label >= 0 && label < static_cast<double>(view.axis))) {
-    Throw<DataError>("node \"{}\": label {} is not in 0..{}", node_name, label, view.axis - 1);
+    Throw<DataError>("label {} is not in 0..{}", label, view.axis - 1);
   }
   return std::floor(label);
 }
@@ -92,7 +92,7 @@ double Checked(double label, const AxisView& view, const std::string& node_name)
 MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
   const auto attrs = spec.attributes<CrossEntropyAttrs>();
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
-  return InDouble(spec, [=, node_name = spec.node_name](const Tensors& t) {
+  return InDouble(spec, [=](const Tensors& t) {
     ForPositions(view, [&](const auto& at, int64_t i) {
       const double* weights = attrs.use_weight ? t.in[2] : nullptr;
       LogSum sum(view, t.in[0], at);
@@ -103,7 +103,7 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
         t.out[3][i] = sum.log;
       }
       if (attrs.use_ignore && t.in[1][i] == attrs.ignore_label) return;
-      const double label = Checked(t.in[1][i], view, node_name);
+      const double label = Checked(t.in[1][i], view);
       const Target target{attrs, weights, static_cast<double>(view.axis), label};
       for (int64_t k = 0; k < view.axis; ++k) {
         if (target.HasPart(k)) t.out[0][i] += target(k) * (sum.max - t.in[0][at(k)] + sum.log);
@@ -117,11 +117,11 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
 MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<CrossEntropyAttrs>();
   const AxisView view = ViewAlong(spec.inputs[1].shape, static_cast<int>(attrs.axis));
-  return InDouble(spec, [=, node_name = spec.node_name](const Tensors& t) {
+  return InDouble(spec, [=](const Tensors& t) {
     ForPositions(view, [&](const auto& at, int64_t i) {
       if (attrs.use_ignore && t.in[2][i] == attrs.ignore_label) return;
       const Target target{attrs, attrs.use_weight ? t.in[3] : nullptr, static_cast<double>(view.axis),
-                          Checked(t.in[2][i], view, node_name)};
+                          Checked(t.in[2][i], view)};
       const size_t statistics = attrs.use_weight ? 4 : 3;
       double total = 0;
       for (int64_t k = 0; k < view.axis; ++k) total += target(k);

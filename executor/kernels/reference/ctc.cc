@@ -50,7 +50,6 @@ struct Sample {
 // Inputs from `first` on: data, label [, data_lengths] [, label_lengths].
 struct Batch {
   CTCLossAttrs attrs;
-  std::string node_name;
   size_t first;
   Shape data, label;
 
@@ -71,7 +70,7 @@ struct Batch {
       const double l = std::floor(t.in[first + 1][n * label[1] + i]);
       if (!attrs.use_label_lengths && (l < 0 || l == static_cast<double>(blank))) break;
       if (!(l >= 0 && l < static_cast<double>(classes)) || l == static_cast<double>(blank)) {
-        Throw<DataError>("node \"{}\": label {} of sample {} is the blank or no class", node_name, l, n);
+        Throw<DataError>("label {} of sample {} is the blank or no class", l, n);
       }
       sample.labels.insert(sample.labels.end(), {static_cast<int64_t>(l), blank});
     }
@@ -81,14 +80,14 @@ struct Batch {
  private:
   int64_t Length(double length, int64_t most) const {
     if (!(length >= 0 && length <= static_cast<double>(most))) {
-      Throw<DataError>("node \"{}\": a length of {} is not in 0..{}", node_name, length, most);
+      Throw<DataError>("a length of {} is not in 0..{}", length, most);
     }
     return static_cast<int64_t>(length);
   }
 };
 
 MaybeKernel MakeCTCLoss(const KernelSpec& spec) {
-  const Batch batch{spec.attributes<CTCLossAttrs>(), spec.node_name, 0, spec.inputs[0].shape, spec.inputs[1].shape};
+  const Batch batch{spec.attributes<CTCLossAttrs>(), 0, spec.inputs[0].shape, spec.inputs[1].shape};
   return InDouble(spec, [=](const Tensors& t) {
     for (int64_t n = 0; n < batch.data[1]; ++n) {
       const Sample sample = batch.Of(t, n);
@@ -100,7 +99,7 @@ MaybeKernel MakeCTCLoss(const KernelSpec& spec) {
 
 // (dy, data, label [, data_lengths] [, label_lengths]) -> dx
 MaybeKernel MakeCTCLossGrad(const KernelSpec& spec) {
-  const Batch batch{spec.attributes<CTCLossAttrs>(), spec.node_name, 1, spec.inputs[1].shape, spec.inputs[2].shape};
+  const Batch batch{spec.attributes<CTCLossAttrs>(), 1, spec.inputs[1].shape, spec.inputs[2].shape};
   return InDouble(spec, [=](const Tensors& t) {
     for (int64_t n = 0; n < batch.data[1]; ++n) {
       const Sample sample = batch.Of(t, n);

@@ -15,7 +15,6 @@ namespace {
 struct Counting {
   IndexMode mode;
   int64_t padding = kNoIndex;
-  std::string node_name = {};
 
   // -1: nowhere
   int64_t PlaceOf(double index, int64_t extent) const {
@@ -26,7 +25,7 @@ struct Counting {
     if (mode == IndexMode::kRaise && index < 0) place = index + n;
     if (!(place >= 0 && place < n && place == std::floor(place))) {
       if (mode != IndexMode::kRaise) return -1;
-      Throw<DataError>("node \"{}\": index {} is not in {}..{}", node_name, index, -extent, extent - 1);
+      Throw<DataError>("index {} is not in {}..{}", index, -extent, extent - 1);
     }
     const double skipped = static_cast<double>(padding < 0 && padding != kNoIndex ? padding + extent : padding);
     return place == skipped ? -1 : static_cast<int64_t>(place);
@@ -129,46 +128,43 @@ MaybeKernel Scatter(const KernelSpec& spec, const Places& places) {
 template <bool kTuples>
 MaybeKernel MakeTake(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<TakeAttrs>();
-  return Gather(spec, Rows{RowsOf(attrs, kTuples, spec.inputs[0].shape, spec.inputs[1].shape),
-                           {attrs.mode, attrs.padding, spec.node_name}});
+  return Gather(spec,
+                Rows{RowsOf(attrs, kTuples, spec.inputs[0].shape, spec.inputs[1].shape), {attrs.mode, attrs.padding}});
 }
 
 MaybeKernel MakeEmbedding(const KernelSpec& spec) {
   const IndexMode mode = spec.attributes<EmbeddingAttrs>().mode;
-  const Rows rows{RowsOf({.mode = mode}, false, spec.inputs[1].shape, spec.inputs[0].shape),
-                  {.mode = mode, .node_name = spec.node_name}};
+  const Rows rows{RowsOf({.mode = mode}, false, spec.inputs[1].shape, spec.inputs[0].shape), {.mode = mode}};
   return Gather(spec, rows, 1, 0);
 }
 
 MaybeKernel MakeGatherElements(const KernelSpec& spec) {
   const auto& [axis, mode] = spec.attributes<GatherElementsAttrs>();
-  return Gather(
-      spec, Elements(spec.inputs[0].shape, spec.inputs[1].shape, axis, {.mode = mode, .node_name = spec.node_name}));
+  return Gather(spec, Elements(spec.inputs[0].shape, spec.inputs[1].shape, axis, {.mode = mode}));
 }
 
 MaybeKernel MakePick(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<PickAttrs>();
   const Shape& data = spec.inputs[0].shape;
-  return Gather(spec, Elements(data, data.With(data.Axis(static_cast<int>(attrs.axis)), 1), attrs.axis,
-                               {.mode = attrs.mode, .node_name = spec.node_name}));
+  return Gather(
+      spec, Elements(data, data.With(data.Axis(static_cast<int>(attrs.axis)), 1), attrs.axis, {.mode = attrs.mode}));
 }
 
 MaybeKernel MakeScatterND(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ScatterAttrs>();
   const Shape &data = spec.outputs[0].shape, &indices = spec.inputs[spec.inputs.size() - 2].shape;
   const TakeAttrs take = {attrs.axis, attrs.batch_dims, attrs.mode, attrs.padding};
-  return Scatter(spec, Rows{RowsOf(take, true, data, indices), {attrs.mode, attrs.padding, spec.node_name}});
+  return Scatter(spec, Rows{RowsOf(take, true, data, indices), {attrs.mode, attrs.padding}});
 }
 
 MaybeKernel MakeScatterElements(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ScatterAttrs>();
-  return Scatter(spec, Elements(spec.outputs[0].shape, spec.inputs.back().shape, attrs.axis,
-                                {.mode = attrs.mode, .node_name = spec.node_name}));
+  return Scatter(spec, Elements(spec.outputs[0].shape, spec.inputs.back().shape, attrs.axis, {.mode = attrs.mode}));
 }
 
 MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RowNumbersAttrs>();
-  const Counting counting{attrs.mode, attrs.padding, spec.node_name};
+  const Counting counting{attrs.mode, attrs.padding};
   return InDouble(spec, [=, extent = attrs.extent, n = spec.outputs[0].shape.Elements()](const Tensors& t) {
     for (int64_t i = 0; i < n; ++i) t.out[0][i] = static_cast<double>(counting.PlaceOf(t.in[0][i], extent));
   });

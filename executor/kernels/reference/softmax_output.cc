@@ -11,11 +11,10 @@ namespace {
 struct Target {
   const SoftmaxOutputAttrs attrs;
   const AxisView view;
-  const std::string node_name;
 
   int64_t ClassOf(double label, int64_t sample) const {
     if (!(label >= 0 && label < static_cast<double>(view.axis))) {
-      Throw<DataError>("node \"{}\": label {} of sample {} is not in 0..{}", node_name, label, sample, view.axis - 1);
+      Throw<DataError>("label {} of sample {} is not in 0..{}", label, sample, view.axis - 1);
     }
     return static_cast<int64_t>(label);
   }
@@ -37,7 +36,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   const AxisView view = ClassesOf(attrs, spec.inputs[0].shape);
   const bool label_is_distribution = spec.inputs[1].shape == spec.inputs[0].shape;
   const int head = attrs.normalization == Normalization::kValid ? 3 : 2;
-  const Target target{attrs, view, spec.node_name};
+  const Target target{attrs, view};
   return InDouble(spec, [=](const Tensors& t) {
     const double *p = t.in[0], *label = t.in[1];
     double divisor = 1;
