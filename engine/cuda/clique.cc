@@ -31,7 +31,7 @@ AllCliques& All() {
 
 CUstream StreamFor(const Gpu& gpu) {
   CUstream& stream = All().streams[&gpu];
-  if (!stream) stream = gpu.NewStream(/*goes_first=*/true);
+  if (!stream) stream = gpu.TakeStream(/*goes_first=*/true);
   return stream;
 }
 
@@ -91,6 +91,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     {
       const std::lock_guard lock(asking_);  // who asks now is done, and who comes later sees that it is aborted
     }
+    const Gpu::Scope first(*gpus_[0]);  // NCCL would go back to a GPU of its own choice
     api_.group_start();
     for (size_t g = 0; g < gpus_.size(); ++g) {
       const Gpu::Scope scope(*gpus_[g]);

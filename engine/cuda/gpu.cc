@@ -26,6 +26,8 @@ bool IsOfWork(CUresult result) {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
     case CUDA_ERROR_UNKNOWN: return true;
     default: return false;
@@ -135,7 +137,15 @@ void* Gpu::LibraryHandle(const void* library, const std::function<void*()>& make
   return handles_[library] = make();
 }
 
-CUstream Gpu::NewStream(bool goes_first) const {
+CUstream Gpu::TakeStream(bool goes_first) const {
+  const std::lock_guard lock(streams_kept_mutex_);
+  std::vector<CUstream>& free = free_streams_[goes_first];
+  if (!free.empty()) {
+    const CUstream stream = free.back();
+    free.pop_back();
+    return stream;
+  }
+  free.reserve(++num_streams_[goes_first]);  // now, so that giving it back needs no memory
   const Scope scope(*this);
   int least = 0, greatest = 0;
   Check(api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
@@ -145,7 +155,16 @@ CUstream Gpu::NewStream(bool goes_first) const {
   return stream;
 }
 
-void Gpu::Enter() const noexcept { FailUnless(api.ctx_push_current(context_)); }
+void Gpu::GiveBack(CUstream stream, bool goes_first) const noexcept {
+  const std::lock_guard lock(streams_kept_mutex_);
+  if (!failed()) free_streams_.find(goes_first)->second.push_back(stream);
+}
+
+bool Gpu::Enter() const noexcept {
+  const CUresult result = api.ctx_push_current(context_);
+  FailUnless(result);
+  return result == CUDA_SUCCESS;
+}
 
 void Gpu::Leave() const noexcept {
   CUcontext mine = nullptr;

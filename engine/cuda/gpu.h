@@ -53,15 +53,18 @@ class Gpu {
   // The calling thread uses this GPU's context while it lives; then what it used before.
   class Scope {
    public:
-    explicit Scope(const Gpu& gpu) : gpu_(gpu) { gpu.Enter(); }
-    ~Scope() { gpu_.Leave(); }
+    explicit Scope(const Gpu& gpu) : gpu_(gpu), entered_(gpu.Enter()) {}
+    ~Scope() {
+      if (entered_) gpu_.Leave();
+    }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     const Gpu& gpu_;
+    const bool entered_;
   };
-  void Enter() const noexcept;  // fails the GPU if the driver refuses
+  bool Enter() const noexcept;  // false, and the GPU fails, if the driver refuses
   void Leave() const noexcept;
 
   // Throws DeviceError unless `result` is success.
@@ -102,9 +105,10 @@ class Gpu {
   void* LibraryHandle(const void* library, const std::function<void*()>& make);
 
   // One that waits for no other by itself; `goes_first`: its work, where that of others is ready, too. Throws
-  // DeviceError.
-  CUstream NewStream(bool goes_first) const;
-  CUevent TakeEvent() noexcept;  // null if the GPU fails
+  // DeviceError. None is ever destroyed: NVIDIA's libraries remember the one that they were given last.
+  CUstream TakeStream(bool goes_first) const;
+  void GiveBack(CUstream stream, bool goes_first) const noexcept;  // all that was put on it is over
+  CUevent TakeEvent() noexcept;                                    // null if the GPU fails
   void GiveBack(CUevent event) noexcept;
 
   // By an error of work that runs, or one that leaves unknown what runs. All but the first are ignored.
@@ -136,6 +140,10 @@ class Gpu {
 
   std::mutex handles_mutex_;
   std::map<const void*, void*> handles_;
+
+  mutable std::mutex streams_kept_mutex_;
+  mutable std::map<bool, std::vector<CUstream>> free_streams_;  // by goes_first
+  mutable std::map<bool, size_t> num_streams_;
 
   std::mutex events_mutex_;
   std::vector<CUevent> free_events_;

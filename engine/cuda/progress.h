@@ -16,15 +16,14 @@ namespace bindery::cuda {
 
 class Progress {
  public:
-  Progress(Gpu& gpu, Lane lane) : gpu_(gpu) {
+  Progress(Gpu& gpu, Lane lane) : gpu_(gpu), goes_first_(lane != Lane::kCompute) {
     void* const memory = gpu.AllocateHost(sizeof(Said));
     if (!memory) Throw<DeviceError>("{}: no memory of the host for a stream", gpu.device);
     said_ = new (memory) Said;
-    stream_ = gpu.NewStream(lane != Lane::kCompute);  // what other devices wait for goes first
+    stream_ = gpu.TakeStream(goes_first_);
   }
   ~Progress() {
-    const Gpu::Scope scope(gpu_);
-    gpu_.api.stream_destroy(stream_);
+    gpu_.GiveBack(stream_, goes_first_);
     gpu_.FreeHost(said_);
   }
   Progress(const Progress&) = delete;
@@ -72,6 +71,7 @@ class Progress {
   }
 
   Gpu& gpu_;
+  const bool goes_first_;  // what other devices wait for
   Said* said_ = nullptr;
   CUstream stream_ = nullptr;
   mutable std::atomic<uint64_t> seen_ = 0;  // the most that done() has said

@@ -23,17 +23,15 @@ std::atomic<bool>& Used() {
 // A stream to capture on, for as long as that takes.
 class CaptureStream {
  public:
-  explicit CaptureStream(const Gpu& gpu) : gpu_(gpu) {
-    gpu.Check(gpu.api.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
-  }
-  ~CaptureStream() { gpu_.api.stream_destroy(stream_); }
+  explicit CaptureStream(const Gpu& gpu) : gpu_(gpu), stream_(gpu.TakeStream(/*goes_first=*/false)) {}
+  ~CaptureStream() { gpu_.GiveBack(stream_, /*goes_first=*/false); }
   CaptureStream(const CaptureStream&) = delete;
   CaptureStream& operator=(const CaptureStream&) = delete;
   CUstream get() const { return stream_; }
 
  private:
   const Gpu& gpu_;
-  CUstream stream_ = nullptr;
+  const CUstream stream_;
 };
 
 }  // namespace

@@ -77,7 +77,8 @@ CudaReport ReportCuda() {
 
 CudaCounts CountCuda() {
   const cuda::Counters& counters = cuda::TheCounters();
-  return {counters.allocations, counters.synchronizations, counters.waits, counters.waits_of_callers};
+  return {counters.allocations,      counters.synchronizations, counters.waits,
+          counters.waits_of_callers, counters.captures,         counters.graph_launches};
 }
 
 }  // namespace bindery

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,14 +29,30 @@ struct CudaReport {
 // Opens the driver and the libraries. Never throws DeviceError: that is `problem`.
 CudaReport ReportCuda();
 
-// What this process has asked of GPUs so far, and a step that runs again and again should not. What NVIDIA's libraries
-// ask by themselves is not in it.
+// What this process has asked of GPUs so far, and a step that runs again and again should not, but for launches. What
+// NVIDIA's libraries ask by themselves is not in it.
 struct CudaCounts {
   int64_t allocations = 0;       // calls for memory of a GPU, or of the host that GPUs can use
   int64_t synchronizations = 0;  // calls that return when a GPU has done something
   // Waits without a call, for work that was not over: of operations of other devices, and of whoever waits for an
   // engine, who is counted again with each look of the watchdog.
   int64_t waits = 0, waits_of_callers = 0;
+  int64_t captures = 0;  // graphs that were made
+  int64_t graph_launches = 0;
+
+  CudaCounts& operator+=(const CudaCounts& more) { return *this = Each(more, std::plus<int64_t>()); }
+  CudaCounts operator-(const CudaCounts& before) const { return Each(before, std::minus<int64_t>()); }
+
+ private:
+  template <class Operation>
+  CudaCounts Each(const CudaCounts& b, Operation f) const {
+    return {f(allocations, b.allocations),
+            f(synchronizations, b.synchronizations),
+            f(waits, b.waits),
+            f(waits_of_callers, b.waits_of_callers),
+            f(captures, b.captures),
+            f(graph_launches, b.graph_launches)};
+  }
 };
 CudaCounts CountCuda();
 

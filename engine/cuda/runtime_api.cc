@@ -36,6 +36,8 @@ RuntimeApi Counted(RuntimeApi api) {
   Count<&RuntimeApi::mem_host_alloc, &Counters::allocations>(&api);
   Count<&RuntimeApi::mem_create, &Counters::allocations>(&api);
   Count<&RuntimeApi::stream_synchronize, &Counters::synchronizations>(&api);
+  Count<&RuntimeApi::graph_instantiate, &Counters::captures>(&api);
+  Count<&RuntimeApi::graph_launch, &Counters::graph_launches>(&api);
   return api;
 }
 
@@ -84,7 +86,6 @@ RuntimeApi OpenRuntime(const std::string& library) {
   find("cuMemcpyDtoDAsync_v2", api.memcpy_dtod_async);
   find("cuMemcpyPeerAsync", api.memcpy_peer_async);
   find("cuStreamCreateWithPriority", api.stream_create_with_priority);
-  find("cuStreamDestroy_v2", api.stream_destroy);
   find("cuStreamSynchronize", api.stream_synchronize);
   find("cuStreamQuery", api.stream_query);
   find("cuStreamWaitEvent", api.stream_wait_event);

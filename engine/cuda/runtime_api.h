@@ -54,7 +54,6 @@ struct RuntimeApi {
   decltype(&::cuMemcpyPeerAsync) memcpy_peer_async = nullptr;
 
   decltype(&::cuStreamCreateWithPriority) stream_create_with_priority = nullptr;
-  decltype(&::cuStreamDestroy) stream_destroy = nullptr;
   decltype(&::cuStreamSynchronize) stream_synchronize = nullptr;
   decltype(&::cuStreamQuery) stream_query = nullptr;
   decltype(&::cuStreamWaitEvent) stream_wait_event = nullptr;
@@ -79,7 +78,8 @@ RuntimeApi OpenRuntime(const std::string& library);
 
 // Of CudaCounts (report.h). Calls are counted in the table that devices use.
 struct Counters {
-  std::atomic<int64_t> allocations = 0, synchronizations = 0, waits = 0, waits_of_callers = 0;
+  std::atomic<int64_t> allocations = 0, synchronizations = 0, waits = 0, waits_of_callers = 0, captures = 0,
+                       graph_launches = 0;
 };
 Counters& TheCounters();
 

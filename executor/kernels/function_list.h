@@ -21,6 +21,7 @@ enum FunctionFlags : unsigned {
   kWraps = 4,          // integers overflow as in two's complement
   kTruth = 8,          // the result is bool
   kIntegersOnly = 16,  // made for integers alone, not for bool
+  kSaturates = 32,     // integers that overflow become the nearest that there is
 };
 
 template <FixedString kText, unsigned kTraits = kAnyType>

@@ -108,7 +108,7 @@ struct Sub : Function<"Sub", kWraps> {
 struct Mul : Function<"Mul", kWraps> {
   constexpr auto operator()(auto a, auto b) const { return a * b; }
 };
-struct Div : Function<"Div"> {
+struct Div : Function<"Div", kSaturates> {
   constexpr auto operator()(auto a, auto b) const { return quotient(a, b); }
 };
 struct Mod : Function<"Mod"> {

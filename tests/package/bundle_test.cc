@@ -17,13 +17,15 @@ TEST(Bundle, RunsWhereverItIsUnpacked) {
   const std::string bundle = "'" + Root() + "/tools/bundle.sh' --built '" + Root() + "'";
   Sh(bundle + " --output all.tar.xz && mkdir elsewhere && tar -xf all.tar.xz -C elsewhere");
   const std::string folder = Scratch() + "/elsewhere";
-  const std::string loaded = Sh("env -i ldd */bin/bindery */bin/bindery-device-tests", folder);
+  const std::string loaded = Sh("env -i ldd */bin/bindery */bin/bindery-device-tests */bin/bindery-bench", folder);
   for (const std::string library : {"libdnnl", "libprotobuf", "libstdc++", "libgomp"}) {
     const size_t at = loaded.find(library);
     ASSERT_NE(at, std::string::npos) << library;
     EXPECT_NE(loaded.substr(at, loaded.find('\n', at) - at).find(folder), std::string::npos) << library;
   }
-  EXPECT_EQ(loaded.find("libcuda"), std::string::npos) << "it is opened when a GPU is asked for";
+  for (const char* opened : {"libcuda", "libcublas", "libcudnn", "libnccl", "libnvrtc", "libnvidia"}) {
+    EXPECT_EQ(loaded.find(opened), std::string::npos) << "it is opened when a GPU is asked for";
+  }
   EXPECT_EQ(Sh("cd */lib && ls *.py", folder), "jax_networks.py\njax_peer.py\nnetworks.py\npeer.py\ntorch_peer.py\n");
   EXPECT_EQ(Sh("cd */lib && ls *.sh", folder), "gpu_steps.sh\ngpu_trainings.sh\n");
   Sh("env -i */bin/bindery train --model mlp --train-digits 200 --test-digits 100 --epochs 1 --checkpoints run",
@@ -80,13 +82,15 @@ Outcome CheckWith(const std::string& options, std::string* json, const std::stri
       esac
       "${@:7}" && echo "========= ERROR SUMMARY: 0 errors"'
     script bin/bindery-bench '
-      allocations=0.0 waits=1.0
+      allocations=0.0 waits=1.0 captures=0.0
       [ "$FAULT" != allocates ] || allocations=0.5
       [ "$FAULT" != waits ] || waits=2.0
+      [ "$FAULT" != thrashes ] || captures=1.0
       [ "$FAULT" != tardy ] || sleep 100
       [[ $* == *--resident* ]] && median=2.0 || median=2.5
       echo "{\"step_median_ms\": $median, \"gpu_allocations\": $allocations, \"gpu_synchronizations\": 0.0," \
-           "\"gpu_waits\": $waits, \"gpu_waits_of_caller\": 3.0}"'
+           "\"gpu_waits\": $waits, \"gpu_waits_of_caller\": 3.0, \"gpu_captures\": $captures," \
+           "\"gpu_graph_launches\": 2.0}"'
     script pytorch 'case $2 in
       "import torch") ;;
       *nvidia*) printf "%s\n" $PWD/nvidia/nccl/lib ;;
@@ -134,7 +138,7 @@ TEST(Bundle, ACheckSaysWhatMachineItWas) {
            Row("passed", "gpt: graphs give the same bits", "of all parameters after 20 steps"),
            Row("passed", "losses of resnet50 beside a CPU's", "2.4900 to 2.3000; at most 0.0e+00 apart, in step 0"),
            Row("passed", "steps of gpt: memory and waits",
-               "0.0 allocations, 0.0 synchronizations, 1.0 waits; 3.0 of the benchmark"),
+               "0.0 allocations, 0.0 synchronizations, 0.0 graphs made, 2.0 launched, 1.0 waits; 3.0 of the benchmark"),
        }) {
     EXPECT_NE(outcome.out.find(row), std::string::npos) << row << outcome;
   }
@@ -157,9 +161,15 @@ TEST(Bundle, ACheckSaysWhatFailed) {
            {"crash",
             Row("FAILED", "devices, groups, stores, training", "0 passed; failed: One.Test: ended by signal 11")},
            {"allocates", Row("FAILED", "steps of mlp: memory and waits",
-                             "0.5 allocations, 0.0 synchronizations, 1.0 waits; 3.0 of the benchmark")},
+                             "0.5 allocations, 0.0 synchronizations, 0.0 graphs made, 2.0 launched, 1.0 waits; 3.0 of "
+                             "the benchmark")},
            {"waits", Row("FAILED", "steps of lstm: memory and waits",
-                         "0.0 allocations, 0.0 synchronizations, 2.0 waits; 3.0 of the benchmark")},
+                         "0.0 allocations, 0.0 synchronizations, 0.0 graphs made, 2.0 launched, 2.0 waits; 3.0 of the "
+                         "benchmark")},
+           {"thrashes",
+            Row("FAILED", "steps of gpt: memory and waits",
+                "0.0 allocations, 0.0 synchronizations, 1.0 graphs made, 2.0 launched, 1.0 waits; 3.0 of the "
+                "benchmark")},
            {"memory",
             "0 passed; failed: One One One One One One One One One: ========= Invalid __global__ write of "
             "size 4 bytes\n"},

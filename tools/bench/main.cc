@@ -40,15 +40,12 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
                          {"allocations_ours", r.allocations_ours},
                          {"allocations_libraries", r.allocations_libraries},
                          {"page_faults", r.page_faults},
-                         {"gpu_allocations", r.gpu_allocations},
-                         {"gpu_synchronizations", r.gpu_synchronizations},
-                         {"gpu_waits", r.gpu_waits},
-                         {"gpu_waits_of_caller", r.gpu_waits_of_caller},
                          {"arena_bytes", r.arena_bytes},
                          {"peak_live_bytes", r.peak_live_bytes},
                          {"plans_equal", r.plans_equal},
                          {"steps", r.calls_in_plan},
                          {"reorders", r.reorders}};
+  for (const auto& [what, times] : r.of_gpus) json[std::string("gpu_") + what] = times;
   if (r.has_kernels)
     json.update({{"kernels_min_ms", r.kernels_min_ms},
                  {"kernels_median_ms", r.kernels_median_ms},
@@ -79,9 +76,9 @@ void Print(const ModelBenchResult& r, const Roofline* roofline) {
       static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
       r.calls_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
   if (!r.has_kernels) {
-    fmt::print(
-        "          of GPUs per step: allocations {:g}, synchronizations {:g}, waits {:g}, and {:g} of the caller\n",
-        r.gpu_allocations, r.gpu_synchronizations, r.gpu_waits, r.gpu_waits_of_caller);
+    fmt::print("          of GPUs per step:");
+    for (const auto& [what, times] : r.of_gpus) fmt::print(" {} {:g}", what, times);
+    fmt::print("\n");
   }
   if (roofline) return PrintRoofline(r.kernels, *roofline);
   for (const KernelTime& k : r.kernels)

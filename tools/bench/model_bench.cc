@@ -229,11 +229,7 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
     const Allocations after = CountAllocations();
     allocations.ours += after.ours - before.ours;
     allocations.libraries += after.libraries - before.libraries;
-    const CudaCounts gpus = CountCuda();
-    of_gpus.allocations += gpus.allocations - gpus_before.allocations;
-    of_gpus.synchronizations += gpus.synchronizations - gpus_before.synchronizations;
-    of_gpus.waits += gpus.waits - gpus_before.waits;
-    of_gpus.waits_of_callers += gpus.waits_of_callers - gpus_before.waits_of_callers;
+    of_gpus += CountCuda() - gpus_before;
     whole.push_back(ms);
     if (!result.has_kernels) continue;
     kernels.push_back(TimedStep(b, &times));
@@ -250,10 +246,12 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   result.allocations_ours = per_step(allocations.ours);
   result.allocations_libraries = per_step(allocations.libraries);
   result.page_faults = per_step(faults);
-  result.gpu_allocations = per_step(of_gpus.allocations);
-  result.gpu_synchronizations = per_step(of_gpus.synchronizations);
-  result.gpu_waits = per_step(of_gpus.waits);
-  result.gpu_waits_of_caller = per_step(of_gpus.waits_of_callers);
+  result.of_gpus = {{"allocations", per_step(of_gpus.allocations)},
+                    {"synchronizations", per_step(of_gpus.synchronizations)},
+                    {"waits", per_step(of_gpus.waits)},
+                    {"waits_of_caller", per_step(of_gpus.waits_of_callers)},
+                    {"captures", per_step(of_gpus.captures)},
+                    {"graph_launches", per_step(of_gpus.graph_launches)}};
   result.arena_bytes = plan.arena_bytes;
   result.peak_live_bytes = plan.peak_live_bytes;
   result.calls_in_plan = static_cast<int>(plan.calls.size());

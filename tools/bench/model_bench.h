@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/device.h"
@@ -45,9 +46,9 @@ struct ModelBenchResult {
   bool has_kernels = false;
   double kernels_min_ms = 0, kernels_median_ms = 0;
   double ratio = 0;  // median over pairs (whole step, kernels of the next) of their quotient
-  // Per step; of GPUs what CudaCounts has (engine/cuda/report.h).
+  // Per step.
   double allocations_ours = 0, allocations_libraries = 0, page_faults = 0;
-  double gpu_allocations = 0, gpu_synchronizations = 0, gpu_waits = 0, gpu_waits_of_caller = 0;
+  std::vector<std::pair<const char*, double>> of_gpus = {};  // what CudaCounts has (engine/cuda/report.h)
   int64_t arena_bytes = 0, peak_live_bytes = 0;
   bool plans_equal = false;  // of two binds
   int calls_in_plan = 0, reorders = 0;

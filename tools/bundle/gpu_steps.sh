@@ -3,19 +3,21 @@
 
 number() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p" | head -n 1; }
 
-# What a warm step asks of the GPU besides work, by the benchmark's line: no memory; nor does the host wait, but for one
-# operation that hears what became of the step (that of the step before may come late), and for the benchmark, which
-# begins a step when the last one is over.
+# What a warm step asks of the GPU besides work, by the benchmark's line: no memory, no graph that is made anew; nor
+# does the host wait, but for one operation that hears what became of the step (that of the step before may come late),
+# and for the benchmark, which begins a step when the last one is over.
 judge_step() { # NETWORK LINE
   local name result=FAILED counts=()
-  for name in allocations synchronizations waits waits_of_caller; do
+  for name in allocations synchronizations captures waits waits_of_caller graph_launches; do
     counts+=("$(number "gpu_$name" <<<"$2")")
   done
-  if awk -v "counts=${counts[*]}" 'BEGIN { exit !(split(counts, n, " ") == 4 && n[1] + n[2] == 0 && n[3] < 1.5) }'; then
+  if awk -v "counts=${counts[*]}" '
+    BEGIN { exit !(split(counts, n, " ") == 6 && n[1] + n[2] + n[3] == 0 && n[4] < 1.5) }'; then
     result=passed
   fi
   row $result "steps of $1: memory and waits" \
-    "${counts[0]} allocations, ${counts[1]} synchronizations, ${counts[2]} waits; ${counts[3]} of the benchmark"
+    "${counts[0]} allocations, ${counts[1]} synchronizations, ${counts[2]} graphs made, ${counts[5]} launched, \
+${counts[3]} waits; ${counts[4]} of the benchmark"
 }
 
 # Peers that a Python has: the name, the program, the Python.

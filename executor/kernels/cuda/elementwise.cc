@@ -54,7 +54,7 @@ MaybeKernel OfList(const KernelSpec& spec) {
   if ((flags & kFloatsOnly) && !IsFloat(dtype)) return std::nullopt;
   if ((flags & kIntegersOnly) && (IsFloat(dtype) || dtype == DType::kBool)) return std::nullopt;
   MapArgs args{.family = kFamily, .function = static_cast<int32_t>(place)};
-  args.saturates = spec.op->name == std::string_view("Div");
+  args.saturates = (flags & kSaturates) != 0;
   return Map(spec, args, kInputs);
 }
 

@@ -311,16 +311,20 @@ TEST(CudaMemoryTest, NothingIsLeftOfAnEngine) {
   for (int i = 0; i < 2; ++i) Backend::Of(Cuda(i));
   DefaultStorage()->ReleasePool();
   const fake::Live before = fake::CountLive();
-  {
-    const std::shared_ptr<Engine> engine = MakeThreadedEngine();
-    const Tensor a(engine, Cuda(1), DType::kFloat32, {1000}), b(engine, Cuda(0), DType::kFloat32, {1000});
-    a.Fill(3);
-    b.CopyFrom(a);
-    EXPECT_EQ(b.ToHost().At(999), 3);
-    EXPECT_NE(fake::CountLive(), before);
+  for (int run = 0, streams = 0; run < 3; ++run) {
+    {
+      const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+      const Tensor a(engine, Cuda(1), DType::kFloat32, {1000}), b(engine, Cuda(0), DType::kFloat32, {1000});
+      a.Fill(3);
+      b.CopyFrom(a);
+      EXPECT_EQ(b.ToHost().At(999), 3);
+      EXPECT_NE(fake::CountLive(), before);
+    }
+    DefaultStorage()->ReleasePool();
+    EXPECT_EQ(fake::CountLive(), before);
+    if (run == 0) streams = fake::CountStreams();
+    EXPECT_EQ(fake::CountStreams(), streams) << "the next engine works on those of the one before";
   }
-  DefaultStorage()->ReleasePool();
-  EXPECT_EQ(fake::CountLive(), before);
 }
 
 TEST(CudaMemoryTest, UseAfterFreeIsSeen) {

@@ -277,13 +277,11 @@ TEST(CudaFakeNcclTest, RefusesWhatNcclRefuses) {
     for (cuda::NcclComm* const comm : others) nccl.comm_abort(comm);
   });
   EXPECT_EQ(api.stream_synchronize(other_stream), CUDA_SUCCESS);
-  EXPECT_EQ(api.stream_destroy(other_stream), CUDA_SUCCESS);
   EXPECT_EQ(api.ctx_pop_current(&other_context), CUDA_SUCCESS);
   in_group([&] { nccl.comm_abort(comms[0]); });
   EXPECT_EQ(fake::TakeViolations(),
             std::vector<std::string>{"ncclGroupEnd: some ranks of a communicator are aborted, others not"});
   refused(in_group([&] { send(comms[0], 1); }), "no more");
-  EXPECT_EQ(api.stream_destroy(stream), CUDA_SUCCESS);
   EXPECT_EQ(api.ctx_pop_current(&context), CUDA_SUCCESS);
 }
 

@@ -47,10 +47,11 @@ void SetThreads(int threads);
 // What is alive now, when all streams have come to rest.
 struct Live {
   int64_t bytes = 0;  // of device memory, mapped or allocated
-  int allocations = 0, mappings = 0, reservations = 0, pinned = 0, streams = 0, graphs = 0;
+  int allocations = 0, mappings = 0, reservations = 0, pinned = 0, graphs = 0;
   bool operator==(const Live&) const = default;
 };
 Live CountLive();
+int CountStreams();  // which GPUs keep as long as the process lives
 // What is alive but for what the default storage pools, one by one, with the test that made it: when nothing is,
 // or after five seconds, in which threads end for which nobody waits. Not what GPUs and cliques keep as long as the
 // process lives, streams and a word of pinned memory; and nothing of lost GPUs, whose memory nobody can free.

@@ -82,15 +82,6 @@ CUresult StreamCreateWithPriority(CUstream* handle, unsigned flags, int) {
   TheState().streams.insert(stream);
   return CUDA_SUCCESS;
 }
-CUresult StreamDestroy(CUstream handle) {
-  auto* const stream = reinterpret_cast<FakeStream*>(handle);
-  {
-    const std::lock_guard lock(TheState().mutex);
-    if (TheState().streams.erase(stream) == 0) return Refuse("cuStreamDestroy", "no such stream");
-  }
-  delete stream;
-  return CUDA_SUCCESS;
-}
 CUresult StreamSynchronize(CUstream handle) {
   return OnStream("cuStreamSynchronize", handle, [](FakeStream& stream) {
     stream.Synchronize();
@@ -163,7 +154,6 @@ void FillStreams(RuntimeApi* api) {
   api->memcpy_dtod_async = &MemcpyDtoDAsync;
   api->memcpy_peer_async = &MemcpyPeerAsync;
   api->stream_create_with_priority = &StreamCreateWithPriority;
-  api->stream_destroy = &StreamDestroy;
   api->stream_synchronize = &StreamSynchronize;
   api->stream_query = &StreamQuery;
   api->stream_wait_event = &StreamWaitEvent;
