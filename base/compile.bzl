@@ -49,7 +49,8 @@ def compile(ctx, source, out, read, mnemonic, header = False, more_flags = []):
         action_name = CPP_COMPILE_ACTION_NAME,
     )
     clang = "clang" in compiler
-    flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + more_flags
+    options = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + more_flags
+    flags = [option for option in options if not (clang and option.startswith("--param"))]
     if header:
         flags += ["-x", "c++-header"]
         if clang:

@@ -18,8 +18,8 @@ def bindery_tests(
         precompiled = "outside"):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
-    Other .cc and .h files of the folder are helpers that all of its tests share. Those that run again on other devices
-    than CPUs have the tag "devices".
+    Other .cc and .h files of the folder are helpers that all of its tests share. Those that run on other devices than CPUs
+    have the tag "devices".
 
     Args:
       deps: libraries under test.
@@ -70,7 +70,7 @@ def bindery_tests(
                 data = data,
                 env = {"BINDERY_TEST_DEVICES": devices},
                 linkopts = TEST_LINKER,
-                tags = ["devices"] if suffix else ["loader"] if name in loader else [],
+                tags = ["devices"] if suffix or name in of_cuda else ["loader"] if name in loader else [],
                 deps = [name + "_code", "//third_party:gtest_main"] + ([cuda] if devices == "cuda" else []),
             )
         if name in delayed:

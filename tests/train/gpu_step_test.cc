@@ -188,6 +188,33 @@ TEST(GpuStepTest, StoresByNcclOrByCopies) {
   }
 }
 
+// What hangs or fails of a store's names the key, and the store goes on.
+TEST(GpuStepTest, AStoreNamesTheKeyThatNcclFailed) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine({.hang_milliseconds = 500});
+  const std::unique_ptr<KVStore> store = KVStore::Create(KVStoreType::kDevice, engine);
+  std::vector<Tensor> values, out;
+  for (const Device& device : {Cuda(0), Cuda(1)}) {
+    values.emplace_back(engine, device, DType::kFloat32, Shape{30}).CopyFrom(Of({30}, 0.5));
+    out.emplace_back(engine, device, DType::kFloat32, Shape{30});
+  }
+  for (const int64_t key : {2, 3}) store->Init(key, values[0]);
+  const auto push_and_pull = [&] {
+    for (const int64_t key : {2, 3}) store->PushPull(key, values, out);
+    return out[1].ToHost();
+  };
+  const HostTensor expected = push_and_pull();
+  for (const auto& [fault, said] : {std::pair(fake::NcclFault::kHangs, "push key 3 by NCCL\" hung for "),
+                                    std::pair(fake::NcclFault::kEndsAndFails, "remote process exited")}) {
+    fake::BreakNccl(fault, /*skipped=*/1);
+    const std::string message = MessageOf<DeviceError>([&] { push_and_pull(); });
+    EXPECT_NE(message.find("operation \"push key 3 by NCCL\" failed: NCCL on cuda:0, cuda:1: "), std::string::npos)
+        << message;
+    EXPECT_NE(message.find(said), std::string::npos) << message;
+    engine->Recover();
+    EXPECT_EQ(push_and_pull(), expected);
+  }
+}
+
 // The parameters of a step whose exchange fails are those of the step before, or known to be lost: where the commit was
 // enqueued behind it, it ran, on whatever was in place of the new ones.
 TEST(GpuStepTest, AFailureOfNccl) {
