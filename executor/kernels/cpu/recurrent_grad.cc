@@ -65,7 +65,7 @@ struct Backward : Layer<Real> {
       Real most = this->clip;  // the same function, so the same bits
       if (is_tanh) loops.activation[native::ActivationFunctions::Find("tanh")](&most, &most, 1);
       for (int64_t i = 0; i < n && attrs.clip > 0; ++i) {
-        if (!(std::abs(saved[unit + i]) < most)) dx[unit + i] = 0;
+        if (std::abs(saved[unit + i]) >= most) dx[unit + i] = 0;
       }
       std::fill_n(dh, n, Real{0});
     }
@@ -93,14 +93,17 @@ struct Backward : Layer<Real> {
         f((block * kTile + row) * kTile, block * kTile, this->width(block));
       }
     };
-    for (int64_t row = 0; row < samples; ++row) {
-      lengths[row] = this->LengthOf(args, first + row);
-      longest = std::max(longest, lengths[row]);
+    // The last step of each sample begins with these: products before it are of other samples.
+    const auto begin = [&](int64_t row) {
       const int64_t from = (first + row) * hidden;
       move(row, [&](int64_t tile, int64_t unit, int64_t n) {
         std::copy_n(this->In(args, 1) + from + unit, n, dh + tile);
         if (this->is_lstm()) std::copy_n(this->In(args, 2) + from + unit, n, dc + tile);
       });
+    };
+    for (int64_t row = 0; row < samples; ++row) {
+      lengths[row] = this->LengthOf(args, first + row);
+      longest = std::max(longest, lengths[row]);
     }
     for (int64_t step = longest; step-- > 0;) {
       const auto for_rows = [&](const auto& f) {
@@ -109,6 +112,7 @@ struct Backward : Layer<Real> {
         }
       };
       for_rows([&](int64_t row, int64_t at) {
+        if (step == lengths[row] - 1) begin(row);
         move(row, [&](int64_t tile, int64_t unit, int64_t n) {
           loops.axpy(this->In(args, 0) + at * hidden + unit, dh + tile, n, 1);
           Step(args, at, unit / kTile, dh + tile, dc + tile, dx + row * gates, d_products + row * gates);
@@ -132,6 +136,7 @@ struct Backward : Layer<Real> {
       }
     }
     for (int64_t row = 0; row < samples; ++row) {
+      if (lengths[row] == 0) begin(row);
       move(row, [&](int64_t tile, int64_t unit, int64_t n) {
         if (Real* out = this->Out(args, 1)) std::copy_n(dh + tile, n, out + (first + row) * hidden + unit);
         if (Real* out = this->Out(args, 2)) std::copy_n(dc + tile, n, out + (first + row) * hidden + unit);
@@ -151,7 +156,7 @@ struct Backward : Layer<Real> {
       Real ends[] = {-this->clip, this->clip};
       loops.activation[native::ActivationFunctions::Find("sigmoid")](ends, ends, 2);
       for (int64_t i = 0; i < n; ++i) {
-        if (!(r[i] > ends[0] && r[i] < ends[1])) to[i] = 0;
+        if (r[i] <= ends[0] || r[i] >= ends[1]) to[i] = 0;
       }
     }
     loops.template BinaryOf<native::fn::Mul>()(own, r, own, n);

@@ -31,7 +31,7 @@ struct CellMath {
   __device__ Value TanhOf(Value x) const { return std::tanh(Clipped(x)); }
   // A gate's gradient; none where it is as far as clipping lets it go.
   __device__ Value Within(Value gradient, Value gate, Value low, Value high) const {
-    return s.clip > 0 && !(gate > low && gate < high) ? Value{0} : gradient;
+    return s.clip > 0 && (gate <= low || gate >= high) ? Value{0} : gradient;  // NaN passes
   }
   __device__ Value OfSigmoid(Value gradient, Value gate) const {
     return Within(gradient * gate * (1 - gate), gate, native::sigmoid(-clip), native::sigmoid(clip));
@@ -39,8 +39,8 @@ struct CellMath {
   __device__ Value OfTanh(Value gradient, Value gate) const {
     return Within(gradient * (1 - gate * gate), gate, std::tanh(-clip), std::tanh(clip));
   }
-  __device__ Value Peephole(int k, int64_t unit) const {
-    return peephole.data ? Element<Value>(peephole, s.peephole_place[k] * s.hidden + unit) : Value{0};
+  __device__ Value Peephole(int k, int64_t unit, Value cell) const {
+    return peephole.data ? Element<Value>(peephole, s.peephole_place[k] * s.hidden + unit) * cell : Value{0};
   }
 
   // A step of a unit: its state, from that before and, of an LSTM, the cell, which it changes. x(k): what data are for
@@ -51,11 +51,11 @@ struct CellMath {
                         Value (&saved)[4]) const {
     const auto gate = [&](int k) { return x(k) + product(k); };
     if (s.lstm) {
-      saved[0] = SigmoidOf(gate(0) + Peephole(0, unit) * *c);
-      saved[1] = s.coupled ? 1 - saved[0] : SigmoidOf(gate(1) + Peephole(1, unit) * *c);
+      saved[0] = SigmoidOf(gate(0) + Peephole(0, unit, *c));
+      saved[1] = s.coupled ? 1 - saved[0] : SigmoidOf(gate(1) + Peephole(1, unit, *c));
       saved[2] = TanhOf(gate(2));
       *c = saved[1] * *c + saved[0] * saved[2];
-      saved[3] = SigmoidOf(gate(3) + Peephole(2, unit) * *c);
+      saved[3] = SigmoidOf(gate(3) + Peephole(2, unit, *c));
       return saved[3] * std::tanh(*c);
     }
     if (s.gru) {
@@ -80,14 +80,14 @@ struct CellMath {
     if (s.lstm) {
       const Value c = at.C(unit), in = at.Saved(0, unit), f = at.Saved(1, unit), g = at.Saved(2, unit);
       const Value o = at.Saved(3, unit), bent = std::tanh(f * c + in * g), d_out = OfSigmoid(of_state * bent, o);
-      const Value cell = *dc + of_state * o * (1 - bent * bent) + d_out * Peephole(2, unit);
+      const Value cell = *dc + of_state * o * (1 - bent * bent) + Peephole(2, unit, d_out);
       const Value d_in = OfSigmoid(s.coupled ? cell * (g - c) : cell * g, in);
       const Value d_forget = s.coupled ? Value{0} : OfSigmoid(cell * c, f), d_state = OfTanh(cell * in, g);
       at.Set(0, unit, d_in, d_in);
       at.Set(1, unit, d_forget, d_forget);
       at.Set(2, unit, d_state, d_state);
       at.Set(3, unit, d_out, d_out);
-      *dc = cell * f + d_in * Peephole(0, unit) + d_forget * Peephole(1, unit);
+      *dc = cell * f + Peephole(0, unit, d_in) + Peephole(1, unit, d_forget);
     } else if (s.gru) {
       const Value r = at.Saved(0, unit), z = at.Saved(1, unit), candidate = at.Saved(2, unit);
       const Value d_candidate = OfTanh(of_state * (1 - z), candidate);

@@ -34,7 +34,7 @@ struct Layer {
   double Clipped(double x) const { return attrs.clip > 0 ? std::clamp(x, -attrs.clip, attrs.clip) : x; }
   // A gate's gradient, nothing where it is as far as clipping lets it go: f(clip) or f(-clip).
   double Within(double gradient, double gate, double low, double high) const {
-    return attrs.clip > 0 && !(gate > low && gate < high) ? 0 : gradient;
+    return attrs.clip > 0 && (gate <= low || gate >= high) ? 0 : gradient;
   }
   double OfSigmoid(double gradient, double gate) const {
     return Within(gradient * gate * (1 - gate), gate, Sigmoid(-attrs.clip), Sigmoid(attrs.clip));
@@ -47,8 +47,8 @@ struct Layer {
     for (int64_t k = 0; k < form.hidden; ++k) sum += weight[(gate * form.hidden + unit) * form.hidden + k] * h[k];
     return sum;
   }
-  double Peephole(const double* peephole, int k, int64_t unit) const {
-    return peephole ? peephole[form.peephole[k] * form.hidden + unit] : 0;
+  double Peephole(const double* peephole, int k, int64_t unit, double cell) const {
+    return peephole ? peephole[form.peephole[k] * form.hidden + unit] * cell : 0;
   }
 };
 
@@ -86,12 +86,12 @@ MaybeKernel MakeRecurrent(const KernelSpec& spec) {
           double saved[4] = {};
           if (l.is_lstm) {
             output(5)[row * hidden + i] = c[i];
-            saved[0] = Sigmoid(l.Clipped(gate(0, i, h) + l.Peephole(peephole, 0, i) * c[i]));
-            saved[1] = Sigmoid(l.Clipped(gate(1, i, h) + l.Peephole(peephole, 1, i) * c[i]));
+            saved[0] = Sigmoid(l.Clipped(gate(0, i, h) + l.Peephole(peephole, 0, i, c[i])));
+            saved[1] = Sigmoid(l.Clipped(gate(1, i, h) + l.Peephole(peephole, 1, i, c[i])));
             if (l.attrs.coupled) saved[1] = 1 - saved[0];
             saved[2] = std::tanh(l.Clipped(gate(2, i, h)));
             c[i] = saved[1] * c[i] + saved[0] * saved[2];
-            saved[3] = Sigmoid(l.Clipped(gate(3, i, h) + l.Peephole(peephole, 2, i) * c[i]));
+            saved[3] = Sigmoid(l.Clipped(gate(3, i, h) + l.Peephole(peephole, 2, i, c[i])));
             next[i] = saved[3] * std::tanh(c[i]);
           } else if (l.is_gru) {
             saved[0] = Sigmoid(l.Clipped(gate(0, i, h)));
@@ -162,7 +162,7 @@ MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
             const double c = input(8)[row * hidden + i], in_gate = saved(0, i), f = saved(1, i), g = saved(2, i);
             const double bent = std::tanh(f * c + in_gate * g), o = saved(3, i);
             const double d_out = l.OfSigmoid(dh[i] * bent, o);
-            const double cell = dc[i] + dh[i] * o * (1 - bent * bent) + d_out * l.Peephole(peephole, 2, i);
+            const double cell = dc[i] + dh[i] * o * (1 - bent * bent) + l.Peephole(peephole, 2, i, d_out);
             const double d_in = l.OfSigmoid(l.attrs.coupled ? cell * (g - c) : cell * g, in_gate);
             const double d_forget = l.attrs.coupled ? 0 : l.OfSigmoid(cell * c, f);
             const double d_state = l.OfTanh(cell * in_gate, g);
@@ -170,7 +170,7 @@ MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
             set(1, i, d_forget, d_forget);
             set(2, i, d_state, d_state);
             set(3, i, d_out, d_out);
-            dc[i] = cell * f + d_in * l.Peephole(peephole, 0, i) + d_forget * l.Peephole(peephole, 1, i);
+            dc[i] = cell * f + l.Peephole(peephole, 0, i, d_in) + l.Peephole(peephole, 1, i, d_forget);
           } else if (l.is_gru) {
             const double r = saved(0, i), z = saved(1, i), candidate = saved(2, i);
             const double d_candidate = l.OfTanh(dh[i] * (1 - z), candidate);

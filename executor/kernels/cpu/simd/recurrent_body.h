@@ -2,10 +2,10 @@
 
 inline V Clipped(V v, Real limit) { return v > limit ? Splat(limit) : v < -limit ? Splat(-limit) : v; }
 
-// The derivative of a clipped gate: nothing where it is as far as it goes, f(limit) or f(-limit).
+// The derivative of a clipped gate: nothing where it is as far as it goes, f(limit) or f(-limit). NaN passes.
 struct Within {
   V low, high;
-  V operator()(V gradient, V gate) const { return ((gate > low) & (gate < high)) ? gradient : Splat(0); }
+  V operator()(V gradient, V gate) const { return ((gate <= low) | (gate >= high)) ? Splat(0) : gradient; }
 };
 inline Within WithinSigmoid(Real limit) {
   const V everything = Splat(INFINITY);
