@@ -39,7 +39,8 @@ struct AttentionGradAttrs : AttentionAttrs {
 // or with the heads within the last axis, as projections give them, query (N, T, H D), key (N, S, G D),
 // value (N, S, G E) -> (N, T, H E). H is a multiple of G: neighbouring heads share keys and values.
 // The mask stretches to (N, H, T, S): bool, true where a query sees a key, or numbers that are added to the scores. A
-// query that sees nothing gives 0. Of floating point numbers only.
+// query that sees nothing gives 0. A key that a query does not see counts 0 times: if it or its value is not finite,
+// the query may give NaN. Of floating point numbers only.
 Symbol Attention(const Symbol& query, const Symbol& key, const Symbol& value, const AttentionAttrs& attrs = {},
                  const std::string& name = {});
 Symbol Attention(const Symbol& query, const Symbol& key, const Symbol& value, const Symbol& mask, AttentionAttrs attrs,

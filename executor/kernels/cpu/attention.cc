@@ -193,8 +193,10 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
         Real* log_sum_exp = args.out<Real>(1);
         for (int64_t q = 0; q < b.queries; ++q) {
           const bool sees_nothing = total[q] == 0;
-          const Real inverse = sees_nothing ? 0 : 1 / total[q];
-          for (int64_t i = 0; i < f.width; ++i) y[q * f.output.row + i] = sums[i * kTile + q] * inverse;
+          const Real inverse = 1 / total[q];
+          for (int64_t i = 0; i < f.width; ++i) {
+            y[q * f.output.row + i] = sees_nothing ? 0 : sums[i * kTile + q] * inverse;
+          }
           if (!log_sum_exp) continue;
           log_sum_exp[(b.sample * f.heads + b.head) * f.queries + b.query + q] =
               sees_nothing ? 0 : max[q] + std::log(total[q]);
