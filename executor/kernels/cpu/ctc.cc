@@ -16,7 +16,7 @@ namespace {
 
 double LogAdd(double a, double b) {
   const double most = std::max(a, b);
-  return most == -INFINITY ? most : most + std::log1p(std::exp(std::min(a, b) - most));
+  return most == -INFINITY ? a + b : most + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
 // A thread's room in scratch memory, in doubles.

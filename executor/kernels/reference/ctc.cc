@@ -15,7 +15,7 @@ using Table = std::vector<std::vector<double>>;  // by step and class, or step a
 
 double LogAdd(double a, double b) {
   const double most = std::max(a, b);
-  return most == -INFINITY ? most : most + std::log1p(std::exp(std::min(a, b) - most));
+  return most == -INFINITY ? a + b : most + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
 // What a sample's labels are made of: blank, label, blank, ..., blank.
@@ -61,10 +61,11 @@ struct Batch {
     Sample sample{{}, {blank}};
     for (int64_t step = 0; step < steps; ++step) {
       const double* x = t.in[first] + (step * data[1] + n) * classes;
-      double sum = -INFINITY;
-      for (int64_t k = 0; k < classes; ++k) sum = LogAdd(sum, x[k]);
+      double max = -INFINITY, sum = 0;
+      for (int64_t k = 0; k < classes; ++k) max = std::fmax(max, x[k]);
+      for (int64_t k = 0; k < classes; ++k) sum += std::exp(x[k] - max);
       sample.logs.emplace_back();
-      for (int64_t k = 0; k < classes; ++k) sample.logs.back().push_back(x[k] - sum);
+      for (int64_t k = 0; k < classes; ++k) sample.logs.back().push_back(x[k] - max - std::log(sum));
     }
     for (int64_t i = 0; i < count; ++i) {
       const double l = std::floor(t.in[first + 1][n * label[1] + i]);
@@ -111,12 +112,14 @@ MaybeKernel MakeCTCLossGrad(const KernelSpec& spec) {
       for (size_t step = 0; step < sample.logs.size(); ++step) {
         const std::vector<double>& log = sample.logs[step];
         double* dx = t.out[0] + (static_cast<int64_t>(step) * batch.data[1] + n) * batch.data[2];
-        for (size_t k = 0; k < log.size(); ++k) dx[k] = t.in[0][n] * std::exp(log[k]);
+        for (size_t k = 0; k < log.size(); ++k) dx[k] = std::exp(log[k]);
         for (size_t s = 0; s < sample.labels.size(); ++s) {  // both sums have the state's own factor
           const auto k = static_cast<size_t>(sample.labels[s]);
+          if (log[k] == -INFINITY) continue;
           const double paths = reached[step][s] + left[left.size() - 1 - step][sample.labels.size() - 1 - s] - log[k];
-          dx[k] -= t.in[0][n] * std::exp(paths - total);
+          dx[k] -= std::exp(paths - total);
         }
+        for (size_t k = 0; k < log.size(); ++k) dx[k] *= t.in[0][n];
       }
     }
   });
