@@ -213,6 +213,7 @@ class Joiner {
     PlanCall& call = plan_.calls[last];
     call.op = std::move(operators);
     call.node = std::move(nodes);
+    call.who.clear();
     call.implementation = kernel->implementation;
     call.inputs = std::move(inputs);
     call.threads = kernel->threads;

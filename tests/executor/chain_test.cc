@@ -330,6 +330,14 @@ TEST(Chain, WithMirror) {
   ExpectSame(z, {{"x", Uniform({80, 206})}}, DType::kFloat32, {.mirror = {.least = true}});
 }
 
+// The watchdog says which operators run, not the last one alone.
+TEST(Chain, IsCalledByAllOfIt) {
+  const Symbol y = Tanh(Exp(Variable("x"), "a"), "b");
+  const Executor executor(y, {.inputs = {{"x", Shape{200, 200}}}, .for_training = false});
+  const PlanCall& call = executor.plan().calls.at(0);
+  EXPECT_EQ(call.op + " " + call.node + call.who, "Exp+Tanh a+b");
+}
+
 // Where nothing is gained nothing is joined, and where kernels are others.
 TEST(Chain, WhereThereAreNone) {
   const Symbol y = Tanh(Exp(Variable("x")));

@@ -245,7 +245,7 @@ TEST(Bundle, ACheckComparesWithTheFastestPeer) {
   std::string json;
   const Outcome outcome = CheckWith("--only steps --python ./pytorch --python ./jax", &json);
   EXPECT_EQ(outcome.status, 0) << outcome;
-  for (const std::string row : {
+  for (const std::string& row : {
            std::string("mlp            64      2.500      2.000      1.000           0.50  JAX 9, compiled\n"),
            std::string("lenet          64      2.500      2.000      3.000           1.50  PyTorch 9, compiled\n"),
            Row("left out", "JAX's lenet", "no memory"),
