@@ -335,7 +335,7 @@ TEST(Chain, IsCalledByAllOfIt) {
   const Symbol y = Tanh(Exp(Variable("x"), "a"), "b");
   const Executor executor(y, {.inputs = {{"x", Shape{200, 200}}}, .for_training = false});
   const PlanCall& call = executor.plan().calls.at(0);
-  EXPECT_EQ(call.op + " " + call.node + call.who, "Exp+Tanh a+b");
+  EXPECT_EQ(call.op + " " + call.node + call.who, "Exp+Activation a+b");
 }
 
 // Where nothing is gained nothing is joined, and where kernels are others.
