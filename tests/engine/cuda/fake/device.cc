@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -160,11 +161,17 @@ void FakeStream::DoNext(std::unique_lock<std::mutex>& lock) {
     if (const int delay = sim::NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
     try {
       gpu.faults.BeforeKernel();
+      const auto is_meant = [&](const Access& access) { return access.writes && access.begin == gpu.written; };
+      if (std::ranges::any_of(item.work.accesses, is_meant)) gpu.writers.BeforeKernel();
     } catch (const DeviceError&) {
       result = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
   }
-  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS && !never_) result = item.work.run();
+  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS && !never_) {
+    result = item.work.run();
+    const std::lock_guard gpu_lock(gpu.mutex);
+    ++gpu.done[item.work.what];
+  }
   if (result != CUDA_SUCCESS) gpu.Lose(result);
   item.work = {};
   if (item.over) *item.over = true;
@@ -177,7 +184,18 @@ void RunAtOnce() { FakeStream::at_once = true; }
 
 void FailKernel(int gpu, int64_t nth) { GpuAt(gpu).faults.FailKernel(nth); }
 void HangKernel(int gpu, int64_t nth) { GpuAt(gpu).faults.HangKernel(nth); }
-void Release(int gpu) { GpuAt(gpu).faults.Release(); }
+void HangWriter(int gpu, const void* address) {
+  GpuAt(gpu).written = reinterpret_cast<CUdeviceptr>(address);
+  GpuAt(gpu).writers.HangKernel(1);
+}
+void Release(int gpu) {
+  GpuAt(gpu).faults.Release();
+  GpuAt(gpu).writers.Release();
+}
+int64_t CountDone(int gpu, const std::string& name) {
+  const std::lock_guard lock(GpuAt(gpu).mutex);
+  return GpuAt(gpu).done[name];
+}
 void FailAllocation(int gpu, int64_t nth) { GpuAt(gpu).faults.FailAllocation(nth); }
 void SetMemoryLimit(int gpu, int64_t bytes) { GpuAt(gpu).memory.SetLimit(bytes); }
 

@@ -96,6 +96,8 @@ struct FakeGpu {
   const int index;
   sim::Memory memory;
   sim::Faults faults;
+  sim::Faults writers{Cuda(index)};  // of what begins at `written`
+  std::atomic<CUdeviceptr> written = 0;
 
   void Lose(CUresult result) {
     CUresult none = CUDA_SUCCESS;
@@ -115,6 +117,7 @@ struct FakeGpu {
   std::map<CUdeviceptr, Piece> pieces;
   std::map<CUdeviceptr, size_t> reservations;
   std::set<int> pool_access;
+  std::map<std::string, int64_t> done;  // work, by name
 };
 
 FakeGpu& GpuAt(int index);

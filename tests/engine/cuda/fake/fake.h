@@ -28,8 +28,9 @@ inline constexpr int kLonelyGpu = kNumGpus - 1;
 const RuntimeApi& Api();
 
 // Faults, counted from the call, from 1; once. A kernel is any work that touches memory, copies included.
-void FailKernel(int gpu, int64_t nth);  // reads where nothing is: the device is lost to this process
-void HangKernel(int gpu, int64_t nth);  // does not end until Release
+void FailKernel(int gpu, int64_t nth);          // reads where nothing is: the device is lost to this process
+void HangKernel(int gpu, int64_t nth);          // does not end until Release
+void HangWriter(int gpu, const void* address);  // the same, of the next one that writes memory that begins there
 void Release(int gpu);
 void FailAllocation(int gpu, int64_t nth);
 void FailContext(int gpu);  // the next one that is asked for
@@ -59,9 +60,10 @@ std::vector<std::string> ListLeft();
 
 void RefuseImages(bool yes);  // that are neither the program's nor loaded already, as a driver that is too old
 
-int64_t KernelLaunches();      // so far, or into graphs
-int64_t GraphLaunches();       // so far
-void RefuseCapture(bool yes);  // as a driver that cannot
+int64_t KernelLaunches();                             // so far, or into graphs
+int64_t CountDone(int gpu, const std::string& name);  // so far: a kernel's, or that of a call that copies
+int64_t GraphLaunches();                              // so far
+void RefuseCapture(bool yes);                         // as a driver that cannot
 
 int CurrentGpu();  // of the calling thread; -1: none
 
