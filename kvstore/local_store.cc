@@ -359,7 +359,7 @@ class LocalStore final : public KVStore {
                        .function = update},
                       &parts);
     }
-    for (Operation& part : parts) part.priority = priority;
+    for (Operation& part : parts) part.priority += priority;
     push = {.values = {values.begin(), values.end()},
             .out = {out.begin(), out.end()},
             .priority = priority,

@@ -43,7 +43,9 @@ void AppendExchange(const std::shared_ptr<Engine>& engine, const std::string& na
     return static_cast<size_t>(std::ranges::find(devices, device) - devices.begin());
   };
   const VarPtr made = engine->NewVar();
-  Operation exchange{.name = name + " by NCCL", .device = devices[0], .writes = {made}, .lane = Lane::kCollective};
+  // Sums of what earlier ones brought go first: behind the last exchange they would wait for all of backward.
+  Operation exchange{
+      .name = name + " by NCCL", .device = devices[0], .writes = {made}, .lane = Lane::kCollective, .priority = -1};
   std::map<std::pair<const void*, int64_t>, size_t> numbers;  // of pieces, by the source's address and bytes
   auto pieces = std::make_shared<std::vector<cuda::Clique::Piece>>();
   std::vector<Tensor> kept;
