@@ -61,5 +61,7 @@ struct Rows {
   int64_t count = 0;
   int32_t by_block = 0;
 };
+// Of few long rows, parts of them are taken first, by different blocks, and then what came of these.
+enum class Stage : int32_t { kWhole, kParts, kEnd };
 
 }  // namespace bindery::cuda

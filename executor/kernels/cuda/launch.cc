@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "engine/backend.h"
 
@@ -153,6 +154,13 @@ void JoinAxes(Grid* grid, std::initializer_list<Strides*> strides) {
 Rows RowsOf(int64_t count, int64_t length, int64_t stride) {
   constexpr int64_t kLong = 64, kMany = 16384;
   return {count, length >= kLong && (stride == 1 || count < kMany)};
+}
+
+RowParts PartsOf(int64_t rows, int64_t length) {
+  constexpr int64_t kBlocks = 512, kLeast = 8192;
+  if (rows == 0 || rows > kBlocks / 2 || length < 2 * kLeast) return {1, length};
+  const int64_t of_each = CeilDiv(length, std::min(kBlocks / rows, length / kLeast));
+  return {CeilDiv(length, of_each), of_each};
 }
 
 }  // namespace bindery::cuda

@@ -107,5 +107,11 @@ Strides StretchedStrides(const Shape& shape, const Shape& to);
 void JoinAxes(Grid* grid, std::initializer_list<Strides*> strides);
 // By blocks where rows are long enough, or few.
 Rows RowsOf(int64_t count, int64_t length, int64_t stride = 1);
+// More than one where there are too few rows for a GPU and they are long: as the shape has it, so that the same sums are
+// taken everywhere.
+struct RowParts {
+  int64_t count = 1, length = 0;  // of each row; elements of each but the last, which may have fewer
+};
+RowParts PartsOf(int64_t rows, int64_t length);
 
 }  // namespace bindery::cuda

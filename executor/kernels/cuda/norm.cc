@@ -1,4 +1,6 @@
 // Normalisations.
+#include <functional>
+
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/norm_args.h"
@@ -67,29 +69,54 @@ ChannelArgs ChannelsOf(const KernelSpec& spec, Channels what, const Shape& data)
           .eps = attrs.eps,
           .momentum = attrs.momentum,
           .rows = RowsOf(view.axis, view.outer * view.inner),
+          .channels = view.axis,
           .outer = view.outer,
           .inner = view.inner,
+          .per_inner = Divisor(view.inner),
           .compute = spec.inputs[0].dtype};
 }
 
-void AddChannels(Launches& launches, ChannelArgs args, size_t outputs) {
-  for (size_t o = 0; o < outputs; ++o) args.out[o] = launches.out(o);
-  launches.AddRows(args);
+// Of `outputs` outputs. `bind` adds the inputs.
+Kernel ChannelKernel(const KernelSpec& spec, ChannelArgs args, size_t outputs,
+                     std::function<void(Launches&, ChannelArgs*)> bind) {
+  const bool has_sums = args.what == Channels::kBackward || args.what == Channels::kStatistics ||
+                        args.what == Channels::kGradSums || (args.what == Channels::kForward && !args.running);
+  const bool has_elements = has_sums || args.what == Channels::kForward || args.what == Channels::kNormalize ||
+                            args.what == Channels::kGradInput;
+  if (has_elements && args.rows.by_block) {
+    const RowParts parts = PartsOf(args.channels, args.outer * args.inner);
+    args.parts = parts.count;
+    args.length = parts.length;
+    args.rows.count *= parts.count;
+  }
+  const bool first_sums = has_sums && args.parts > 1;
+  Kernel kernel = OwnKernel(spec, [=](Launches& launches) mutable {
+    for (size_t o = 0; o < outputs; ++o) args.out[o] = launches.out(o);
+    bind(launches, &args);
+    if (first_sums) {
+      args.partial = launches.scratch();
+      args.stage = Stage::kParts;
+      launches.AddRows(args);
+      args.stage = Stage::kEnd;
+    }
+    launches.AddRows(args);
+  });
+  if (first_sums) kernel.scratch_bytes = args.rows.count * ChannelArgs::kPartial;
+  return kernel;
 }
 
 // (data, gamma, beta, running_mean, running_var) -> y, mean, var [, state if relu]
 MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
-  ChannelArgs args = ChannelsOf(spec, Channels::kForward, spec.inputs[0].shape);
-  Kernel kernel = OwnKernel(spec, [args](Launches& launches) mutable {
-    args.x = launches.in(0);
-    args.gamma = launches.in(1);
-    args.beta = launches.in(2);
-    if (args.running) {
-      args.mean = launches.in(3);
-      args.var = launches.in(4);
+  const ChannelArgs args = ChannelsOf(spec, Channels::kForward, spec.inputs[0].shape);
+  Kernel kernel = ChannelKernel(spec, args, 3, [](Launches& launches, ChannelArgs* args) {
+    args->x = launches.in(0);
+    args->gamma = launches.in(1);
+    args->beta = launches.in(2);
+    if (args->running) {
+      args->mean = launches.in(3);
+      args->var = launches.in(4);
     }
-    if (args.relu) args.state = static_cast<uint8_t*>(launches.out(3).data);
-    AddChannels(launches, args, 3);
+    if (args->relu) args->state = static_cast<uint8_t*>(launches.out(3).data);
   });
   if (args.relu) kernel.output_formats[3] = StateFormat(spec.inputs[0].shape.Elements());
   return kernel;
@@ -97,50 +124,44 @@ MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
 
 // (dy, data, mean, var, gamma [, state if relu]) -> dx, dgamma, dbeta
 MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
-  ChannelArgs args = ChannelsOf(spec, Channels::kBackward, spec.inputs[1].shape);
+  const ChannelArgs args = ChannelsOf(spec, Channels::kBackward, spec.inputs[1].shape);
   if (args.relu && !IsState(spec.input_formats[5])) return std::nullopt;
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.dy = launches.in(0);
-    args.x = launches.in(1);
-    args.mean = launches.in(2);
-    args.var = launches.in(3);
-    args.gamma = launches.in(4);
-    if (args.relu) args.state = static_cast<uint8_t*>(const_cast<void*>(launches.in(5).data));
-    AddChannels(launches, args, 3);
+  return ChannelKernel(spec, args, 3, [](Launches& launches, ChannelArgs* args) {
+    args->dy = launches.in(0);
+    args->x = launches.in(1);
+    args->mean = launches.in(2);
+    args->var = launches.in(3);
+    args->gamma = launches.in(4);
+    if (args->relu) args->state = static_cast<uint8_t*>(const_cast<void*>(launches.in(5).data));
   });
 }
 
 MaybeKernel MakeStatistics(const KernelSpec& spec) {
-  return OwnKernel(spec,
-                   [args = ChannelsOf(spec, Channels::kStatistics, spec.inputs[0].shape)](Launches& launches) mutable {
-                     args.x = launches.in(0);
-                     AddChannels(launches, args, 1);
-                   });
+  const ChannelArgs args = ChannelsOf(spec, Channels::kStatistics, spec.inputs[0].shape);
+  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) { args->x = launches.in(0); });
 }
 
 // (data, gamma, beta, statistics, running_mean, running_var) -> y, mean, var
 MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
-  return OwnKernel(spec,
-                   [args = ChannelsOf(spec, Channels::kNormalize, spec.inputs[0].shape)](Launches& launches) mutable {
-                     args.x = launches.in(0);
-                     args.gamma = launches.in(1);
-                     args.beta = launches.in(2);
-                     args.statistics = launches.in(3);
-                     args.mean = launches.in(4);
-                     args.var = launches.in(5);
-                     AddChannels(launches, args, 3);
-                   });
+  const ChannelArgs args = ChannelsOf(spec, Channels::kNormalize, spec.inputs[0].shape);
+  return ChannelKernel(spec, args, 3, [](Launches& launches, ChannelArgs* args) {
+    args->x = launches.in(0);
+    args->gamma = launches.in(1);
+    args->beta = launches.in(2);
+    args->statistics = launches.in(3);
+    args->mean = launches.in(4);
+    args->var = launches.in(5);
+  });
 }
 
 // (dy, data, statistics) -> sums
 MaybeKernel MakeGradSums(const KernelSpec& spec) {
   ChannelArgs args = ChannelsOf(spec, Channels::kGradSums, spec.inputs[1].shape);
   args.running = 0;
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.dy = launches.in(0);
-    args.x = launches.in(1);
-    args.statistics = launches.in(2);
-    AddChannels(launches, args, 1);
+  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) {
+    args->dy = launches.in(0);
+    args->x = launches.in(1);
+    args->statistics = launches.in(2);
   });
 }
 
@@ -148,47 +169,49 @@ MaybeKernel MakeGradSums(const KernelSpec& spec) {
 MaybeKernel MakeGradInput(const KernelSpec& spec) {
   ChannelArgs args = ChannelsOf(spec, Channels::kGradInput, spec.inputs[1].shape);
   args.running = 0;
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.dy = launches.in(0);
-    args.x = launches.in(1);
-    args.gamma = launches.in(2);
-    args.statistics = launches.in(3);
-    args.sums = launches.in(4);
-    AddChannels(launches, args, 1);
+  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) {
+    args->dy = launches.in(0);
+    args->x = launches.in(1);
+    args->gamma = launches.in(2);
+    args->statistics = launches.in(3);
+    args->sums = launches.in(4);
   });
 }
 
 // statistics of one device or, along a new axis 0, of several -> statistics
 MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
   const Shape& out = spec.outputs[0].shape;
-  ChannelArgs args{.what = Channels::kMerge, .rows = {out[1], 0}, .compute = spec.inputs[0].dtype};
+  ChannelArgs args{.what = Channels::kMerge, .rows = {out[1]}, .channels = out[1], .compute = spec.inputs[0].dtype};
   args.outer = spec.inputs[0].shape.Elements() / std::max<int64_t>(out.Elements(), 1);
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.x = launches.in(0);
-    AddChannels(launches, args, 1);
-  });
+  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) { args->x = launches.in(0); });
 }
 
 // (mean, var) -> statistics
 MaybeKernel MakeBatchStatistics(const KernelSpec& spec) {
-  ChannelArgs args{.what = Channels::kCount, .rows = {spec.inputs[0].shape[0], 0}, .compute = spec.inputs[0].dtype};
-  args.inner = spec.attributes<BatchStatisticsAttrs>().count;
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.mean = launches.in(0);
-    args.var = launches.in(1);
-    AddChannels(launches, args, 1);
+  const int64_t channels = spec.inputs[0].shape[0];
+  const ChannelArgs args{.what = Channels::kCount,
+                         .rows = {channels},
+                         .channels = channels,
+                         .inner = spec.attributes<BatchStatisticsAttrs>().count,
+                         .compute = spec.inputs[0].dtype};
+  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) {
+    args->mean = launches.in(0);
+    args->var = launches.in(1);
   });
 }
 
 // (statistics, running_mean, running_var) -> running_mean, running_var
 MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
-  ChannelArgs args{.what = Channels::kMove, .rows = {spec.inputs[1].shape[0], 0}, .compute = spec.inputs[0].dtype};
-  args.momentum = spec.attributes<BatchNormAttrs>().momentum;
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.statistics = launches.in(0);
-    args.mean = launches.in(1);
-    args.var = launches.in(2);
-    AddChannels(launches, args, 2);
+  const int64_t channels = spec.inputs[1].shape[0];
+  const ChannelArgs args{.what = Channels::kMove,
+                         .momentum = spec.attributes<BatchNormAttrs>().momentum,
+                         .rows = {channels},
+                         .channels = channels,
+                         .compute = spec.inputs[0].dtype};
+  return ChannelKernel(spec, args, 2, [](Launches& launches, ChannelArgs* args) {
+    args->statistics = launches.in(0);
+    args->mean = launches.in(1);
+    args->var = launches.in(2);
   });
 }
 

@@ -60,7 +60,7 @@ struct ParameterGradArgs {
   }
 };
 
-// BatchNormOp and what `sync` makes of it; rows are channels of (outer, channels, inner).
+// BatchNormOp and what `sync` makes of it; rows are channels of (outer, channels, inner), or parts of them.
 enum class Channels : int32_t {
   kForward,     // by batch or running values: y, mean, var [, state]
   kBackward,    // (dy, x, mean, var, gamma [, state]) -> dx, dgamma, dbeta
@@ -79,15 +79,21 @@ struct ChannelArgs {
   int32_t running = 0, fix_gamma = 0, relu = 0;
   double eps = 0, momentum = 0;
   Rows rows = {};
-  int64_t outer = 1, inner = 1;
+  int64_t channels = 0, outer = 1, inner = 1;
+  Divisor per_inner = {};
   DType compute = {};
   Source x = {}, dy = {}, gamma = {}, beta = {}, mean = {}, var = {}, statistics = {}, sums = {};
   Target out[3] = {};
   uint8_t* state = nullptr;  // 1 where y > 0
+  Stage stage = {};
+  int64_t parts = 1, length = 0;  // of a channel; elements of each
+  void* partial = nullptr;        // (channels, parts), kPartial bytes each
+  static constexpr int64_t kPartial = 32;
   void Addresses(const auto& visit) {
     for (Source* source : {&x, &dy, &gamma, &beta, &mean, &var, &statistics, &sums}) visit(source->data);
     for (Target& target : out) visit(target.data);
     visit(state);
+    visit(partial);
   }
 };
 

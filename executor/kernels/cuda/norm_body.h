@@ -115,13 +115,62 @@ __device__ void Run(const Block& block, const ParameterGradArgs& args) {
   });
 }
 
+// A mean and squared distances from it, by one pass. Distances are from the first number of a run, which is one of those
+// whose mean is looked for: so of n of them at least one part in n + 1 of the squares' sum is left, and runs are short.
+template <class Value>
+struct Moments {
+  Value n, shift, sum, square;  // of x - shift
+  __device__ void Add(Value x) {
+    if (n == 0) shift = x;
+    const Value off = x - shift;
+    n += 1;
+    sum += off;
+    square += off * off;
+  }
+  // `shift` is at the mean then.
+  static __device__ Moments Joined(const Moments& a, const Moments& b) {
+    if (a.n == 0) return b;
+    if (b.n == 0) return a;
+    const Value n = a.n + b.n, off_a = a.sum / a.n, off_b = b.sum / b.n;
+    const Value apart = (b.shift - a.shift) + (off_b - off_a), off = off_a + apart * (b.n / n);
+    const Value mean = a.shift + off, rest = (a.shift - mean) + off;
+    const Value square = (a.square - a.sum * off_a) + (b.square - b.sum * off_b) + apart * apart * (a.n * (b.n / n));
+    return {n, mean, rest * n, square + rest * rest * n};
+  }
+  __device__ Mean<Value> mean() const {
+    const Value off = sum / n, mean = shift + off;
+    return {mean, (shift - mean) + off};
+  }
+  __device__ Value squares() const { return square - sum * (sum / n); }
+};
+
+// A channel, or a part of it, which is what elements are looked at of.
 template <class Value, class Team>
-__device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) {
-  const int64_t channels = args.rows.count, terms = args.outer * args.inner;
-  const auto at = [&](int64_t t) { return (t / args.inner * channels + c) * args.inner + t % args.inner; };
+__device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t row) {
+  const int64_t channels = args.channels, inner = args.inner, terms = args.outer * inner;
+  const int64_t c = row / args.parts, part = row - c * args.parts, first = part * args.length;
+  const int64_t own = args.parts == 1 || terms - first < args.length ? terms - first : args.length;
+  const auto at = [&](int64_t t) {
+    const int64_t o = args.per_inner.Of(first + t);
+    return (o * channels + c) * inner + (first + t - o * inner);
+  };
   const auto x = [&](int64_t t) { return Element<Value>(args.x, at(t)); };
   const auto put = [&](int o, int64_t i, Value value) {
     if (args.out[o].data) PutWrapped(args.out[o].data, args.out[o].dtype, i, value);
+  };
+  const auto once = [&](const auto& f) {
+    if (part == 0) team.Once(f);
+  };
+  // What add(&sum, t) makes of all elements of the channel. Of parts that is known at the end: before, each is written.
+  const auto join = [&]<class Sum>(const Sum& nothing, const auto& add, const auto& joined) {
+    static_assert(sizeof(Sum) <= ChannelArgs::kPartial);
+    Sum* const partial = static_cast<Sum*>(args.partial);
+    const bool end = args.stage == Stage::kEnd;
+    const Sum sum = team.Join(
+        end ? args.parts : own, nothing,
+        [&](Sum* to, int64_t t) { end ? void(*to = joined(*to, partial[c * args.parts + t])) : add(to, t); }, joined);
+    if (args.stage == Stage::kParts) team.Once([&] { partial[row] = sum; });
+    return sum;
   };
   const Value n = static_cast<Value>(terms), eps = static_cast<Value>(args.eps);
   const Value gamma = args.fix_gamma || !args.gamma.data ? 1 : Element<Value>(args.gamma, c);
@@ -140,16 +189,17 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
     mean = Element<Value>(args.mean, c);
     var = Element<Value>(args.var, c);
   } else if (args.what == Channels::kForward || args.what == Channels::kStatistics) {
+    const auto moments = join(
+        Moments<Value>{}, [&](Moments<Value>* to, int64_t t) { to->Add(x(t)); },
+        [](const Moments<Value>& a, const Moments<Value>& b) { return Moments<Value>::Joined(a, b); });
+    if (args.stage == Stage::kParts) return;
     if (terms > 0) {
-      const Mean<Value> exact = MeanOf<Value>(team, terms, x);
+      const Mean<Value> exact = moments.mean();
       mean = exact.mean;
       rest = exact.rest;
+      m2 = moments.squares();
+      var = m2 / n;
     }
-    m2 = SumOf<Value>(team, terms, [&](int64_t t) {
-      const Value centered = (x(t) - mean) - rest;
-      return centered * centered;
-    });
-    if (terms > 0) var = m2 / n;
   }
   const Value inverse = 1 / std::sqrt(var + eps);
   const auto dy = [&](int64_t t) {
@@ -158,17 +208,17 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
   const auto normalized = [&](int64_t t) { return ((x(t) - mean) - rest) * inverse; };
   using Sums = Two<Value>;
   const auto sums = [&] {
-    return team.Join(
-        terms, Sums{},
-        [&](Sums* part, int64_t t) {
-          *part = Sums::Sum(*part, {dy(t), dy(t) * normalized(t)});
+    return join(
+        Sums{},
+        [&](Sums* to, int64_t t) {
+          *to = Sums::Sum(*to, {dy(t), dy(t) * normalized(t)});
         },
         [](const Sums& a, const Sums& b) { return Sums::Sum(a, b); });
   };
   switch (args.what) {
     case Channels::kForward:
     case Channels::kNormalize:
-      team.ForEach(terms, [&](int64_t t) {
+      team.ForEach(own, [&](int64_t t) {
         Value y = gamma * normalized(t) + beta;
         if (args.relu) {
           if (args.state) args.state[at(t)] = y > 0;
@@ -176,25 +226,26 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
         }
         put(0, at(t), y);
       });
-      team.Once([&] {
+      once([&] {
         put(1, c, mean);
         put(2, c, var);
       });
       break;
     case Channels::kBackward: {
       const Sums s = sums();
-      team.ForEach(terms, [&](int64_t t) {
+      if (args.stage == Stage::kParts) return;
+      team.ForEach(own, [&](int64_t t) {
         const Value g = dy(t);
         put(0, at(t), gamma * inverse * (args.running ? g : g - s.a / n - normalized(t) * s.b / n));
       });
-      team.Once([&] {
+      once([&] {
         put(1, c, args.fix_gamma ? 0 : s.b);
         put(2, c, s.a);
       });
       break;
     }
     case Channels::kStatistics:
-      team.Once([&] {
+      once([&] {
         put(0, c, n);
         put(0, channels + c, mean);
         put(0, 2 * channels + c, m2);
@@ -202,7 +253,8 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
       break;
     case Channels::kGradSums: {
       const Sums s = sums();
-      team.Once([&] {
+      if (args.stage == Stage::kParts) return;
+      once([&] {
         put(0, c, s.a);
         put(0, channels + c, s.b);
       });
@@ -210,11 +262,11 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
     }
     case Channels::kGradInput: {
       const Value g = Element<Value>(args.sums, c) / count, gx = Element<Value>(args.sums, channels + c) / count;
-      team.ForEach(terms, [&](int64_t t) { put(0, at(t), gamma * inverse * (dy(t) - g - normalized(t) * gx)); });
+      team.ForEach(own, [&](int64_t t) { put(0, at(t), gamma * inverse * (dy(t) - g - normalized(t) * gx)); });
       break;
     }
     case Channels::kMerge:
-      team.Once([&] {
+      once([&] {
         const auto of = [&](int64_t device, int64_t which) {
           return Element<Value>(args.x, (device * 3 + which) * channels + c);
         };
@@ -234,14 +286,14 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
       });
       break;
     case Channels::kCount:
-      team.Once([&] {
-        put(0, c, static_cast<Value>(args.inner));
+      once([&] {
+        put(0, c, n);
         put(0, channels + c, mean);
-        put(0, 2 * channels + c, static_cast<Value>(args.inner) * var);
+        put(0, 2 * channels + c, n * var);
       });
       break;
     case Channels::kMove:
-      team.Once([&] {
+      once([&] {
         const Value old = count > 0 ? static_cast<Value>(args.momentum) : 1;
         put(0, c, old * Element<Value>(args.mean, c) + (1 - old) * mean);
         put(1, c, old * Element<Value>(args.var, c) + (1 - old) * var);
@@ -253,7 +305,7 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
 template <class Block>
 __device__ void Run(const Block& block, const ChannelArgs& args) {
   ForFloats(args.compute, [&]<class Value>() {
-    ForRows(block, args.rows, [&](const auto& team, int64_t c) { OfChannel<Value>(team, args, c); });
+    ForRows(block, args.rows, [&](const auto& team, int64_t row) { OfChannel<Value>(team, args, row); });
   });
 }
 

@@ -1,9 +1,6 @@
 // Reductions and metrics' measures.
 #include "symbol/ops/reduce.h"
 
-#include <algorithm>
-
-#include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/reduction.h"
@@ -124,10 +121,10 @@ constexpr KernelEntry kEntries[] = {
 }  // namespace
 
 void SplitRows(ReduceArgs* args) {
-  constexpr int64_t kBlocks = 512, kLeast = 8192;
-  if (!args->rows.by_block || args->row.n == 0 || args->row.n > kBlocks / 2 || args->each.n < 2 * kLeast) return;
-  args->length = CeilDiv(args->each.n, std::min(kBlocks / args->row.n, args->each.n / kLeast));
-  args->parts = CeilDiv(args->each.n, args->length);
+  if (!args->rows.by_block) return;
+  const RowParts parts = PartsOf(args->row.n, args->each.n);
+  args->parts = parts.count;
+  args->length = parts.length;
 }
 
 int64_t ScratchOf(const ReduceArgs& args) {

@@ -13,7 +13,6 @@ enum class Reduction : int32_t { kSum, kMean, kMax, kMin, kProd, kL1Norm, kL2Nor
 
 // out[row] = the elements at the indices of `each`, from where the row begins, as one. Of few long rows `parts` parts of
 // `length` elements each are taken first, by different blocks, and then what came of them.
-enum class Stage : int32_t { kWhole, kParts, kEnd };
 struct ReduceArgs {
   static constexpr const char* kName = "bindery_reduce";
   static constexpr const unsigned long long* kImage = bindery_cuda_reduce;

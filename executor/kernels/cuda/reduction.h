@@ -6,8 +6,6 @@
 
 namespace bindery::cuda {
 
-// Sets parts, where there are too few rows for a GPU and they are long: as the shape has it, so that the same sums are
-// taken everywhere.
 void SplitRows(ReduceArgs* args);
 int64_t ScratchOf(const ReduceArgs& args);
 void AddReduction(Launches& launches, ReduceArgs args, void* scratch);

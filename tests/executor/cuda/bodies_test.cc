@@ -72,8 +72,9 @@ TEST(CudaBodiesTest, StatisticsOfNumbersFarFromZero) {
   for (const int by_block : {0, 1}) {
     const ChannelArgs args{.what = Channels::kStatistics,
                            .rows = {.count = 1, .by_block = by_block},
-                           .outer = 1,
+                           .channels = 1,
                            .inner = kCount,
+                           .per_inner = Divisor(kCount),
                            .compute = DType::kFloat32,
                            .x = {x.data(), DType::kFloat32},
                            .out = {{out.data(), DType::kFloat32}}};

@@ -104,10 +104,18 @@ OperatorCase Long(const std::string& name, const Symbol& symbol, HostTensorMap i
           .large = true};
 }
 
+HostTensorMap Channels(const HostTensor& x) {
+  return {{"x", x},
+          {"y_gamma", HostTensor::From({2}, {0.5, 2})},
+          {"y_beta", HostTensor::From({2}, {-1, 1})},
+          {"y_running_mean", HostTensor::From({2}, {0.25, -0.5})},
+          {"y_running_var", HostTensor::From({2}, {2, 0.5})}};
+}
+
 // What is split among blocks, or takes another way, because it is long.
 TEST(CudaOperatorsTest, Long) {
   const Symbol x = Variable("x"), w = Variable("w");
-  const HostTensor rows = Uniform({3, 20011}), line = Uniform({2, 5003});
+  const HostTensor rows = Uniform({3, 20011}), line = Uniform({2, 5003}), images = Uniform({3, 2, 80, 101});
   std::vector<OperatorCase> cases = {
       Long("long fully connected", FullyConnected(x, {.num_hidden = 5}, "y"),
            {{"x", Uniform({3, 2500})}, {"y_weight", Uniform({5, 2500})}, {"y_bias", Uniform({5})}}, 2500),
@@ -130,6 +138,15 @@ TEST(CudaOperatorsTest, Long) {
       Long("sorted columns", TopK(x, {.k = 40, .axis = 0}, "y"), {{"x", Distinct({3001, 2})}}, 1),
       Long("sorted rows", TopK(x, {.largest = false}, "y"), {{"x", Distinct({2, 1500})}}, 1),
   };
+  const auto add_norm = [&](const std::string& name, const HostTensor& data, const BatchNormAttrs& attrs) {
+    cases.push_back(Long(name, BatchNorm(x, attrs, "y"), Channels(data), static_cast<double>(data.elements()) / 2));
+    cases.back().tolerance = 4;  // as in BatchNormCases
+  };
+  add_norm("batch norm of many", images, {.fix_gamma = false});
+  add_norm("batch norm of many, relu", images, {.fix_gamma = false, .relu = true});
+  add_norm("batch norm of many, sync", images, {.fix_gamma = false, .sync = true});
+  add_norm("batch norm of many, given values", images, {.fix_gamma = false, .use_global_stats = true});
+  add_norm("batch norm of many, last axis", Uniform({130, 127, 2}), {.fix_gamma = false, .axis = -1});
   cases.push_back(Long("many rows put back", Take(x, w, {.axis = 0}, "y"),
                        {{"x", Uniform({40, 3})}, {"w", Integers({5000}, 0, 39)}}, 200));
   cases.back().dtypes = {{"w", DType::kInt64}};
