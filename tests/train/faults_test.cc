@@ -237,6 +237,34 @@ TEST_P(FaultsTest, AKernelThatHangs) {
   }
 }
 
+// With a checkpoint after each step: what fails or hangs, be it while one is made, leaves the last whole, and the run goes
+// on from it to the end of one that nothing happened to, bit for bit.
+TEST_P(FaultsTest, CheckpointsStayWhole) {
+  int failed = 0;
+  for (int64_t nth = 1; nth < 90; nth += 8) {
+    sim::Reset();
+    SCOPED_TRACE(nth);
+    const std::string folder = Folder("kernels");
+    Training run(GetParam(), folder);
+    const bool hangs = nth % 3 == 0;
+    const auto fit = [&] { run.Fit([&] { hangs ? sim::HangKernel(failing_, nth) : sim::FailKernel(failing_, nth); }); };
+    const std::string message = hangs ? MessageOf<HangError>(fit) : MessageOf<DeviceError>(fit);
+    failed += message != "nothing was thrown";
+    sim::Release(failing_);
+    sim::Reset();
+    const CheckpointStore store(folder, 3);
+    for (const std::string& path : store.List()) {
+      const Checkpoint checkpoint = LoadCheckpoint(path);
+      EXPECT_EQ(StepsOf({checkpoint.model.params, checkpoint.model.aux}), Both(checkpoint.step)) << path << message;
+    }
+    EXPECT_TRUE(store.LoadNewest().has_value()) << message;
+    Training again(GetParam(), folder);
+    EXPECT_EQ(again.Fit().steps, kSteps);
+    EXPECT_EQ(StepsOf(again.Get()), Both(kSteps)) << message;
+  }
+  EXPECT_GT(failed, 5);
+}
+
 TEST_P(FaultsTest, MemoryThatIsRefused) {
   int refused = 0;
   for (int64_t limit = 1 << 10; limit <= 1 << 22; limit *= 2) {
