@@ -226,18 +226,23 @@ TEST(Executor, MemoryFollowsWhatIsAskedFor) {
 }
 
 TEST(Executor, NoGradientThroughOperatorsThatHaveNone) {  // E30
-  OpDef op;
-  op.name = "Opaque";
-  op.doc = "An operator without a gradient.";
-  op.infer = rule::Like(0);
-  op.not_differentiable = "it is a test";
-  AddOp(std::move(op));
-  AddKernel("Opaque", [](const KernelSpec&) -> std::optional<Kernel> {
-    return Kernel{.implementation = "test",
-                  .input_formats = {Format::Plain()},
-                  .output_formats = {Format::Plain()},
-                  .bind = [](const KernelArgs&) -> Call { return [] {}; }};
-  });
+  // Once, however often the test is repeated.
+  static const bool added = [] {
+    OpDef op;
+    op.name = "Opaque";
+    op.doc = "An operator without a gradient.";
+    op.infer = rule::Like(0);
+    op.not_differentiable = "it is a test";
+    AddOp(std::move(op));
+    AddKernel("Opaque", [](const KernelSpec&) -> std::optional<Kernel> {
+      return Kernel{.implementation = "test",
+                    .input_formats = {Format::Plain()},
+                    .output_formats = {Format::Plain()},
+                    .bind = [](const KernelArgs&) -> Call { return [] {}; }};
+    });
+    return true;
+  }();
+  EXPECT_TRUE(added);
   const Symbol y = Apply(FindOp("Opaque"), {}, {Variable("x")}, "y");
   const ExecutorOptions options{.inputs = {{"x", {3}}},
                                 .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}};
