@@ -216,17 +216,19 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<H
   LabelLists lists;
   for (const GroupStep::Participant& p : Ran("UpdateMetric").participants()) {
     const SampleRange range = current_->ranges[p.executor->index()];
-    std::vector<HostTensor>& list = lists.emplace_back(labels);
-    if (labels.size() != spec_.options.labels.size()) continue;  // refused below
+    std::vector<HostTensor>& list = lists.emplace_back();
+    if (labels.size() != spec_.options.labels.size()) {  // refused below
+      list.resize(labels.size());
+      continue;
+    }
     for (size_t i = 0; i < labels.size(); ++i) {
       const int axis = spec_.options.labels[i].BatchAxis();
-      if (axis < 0) continue;
       const Shape& shape = labels[i].shape();
-      if (axis >= shape.rank() || shape[axis] < current_->samples()) {
+      if (axis >= 0 && (axis >= shape.rank() || shape[axis] < current_->samples())) {
         Throw<ShapeError>("UpdateMetric: label \"{}\" of shape {} has no {} samples along axis {}",
                           spec_.options.labels[i].name, shape, current_->samples(), axis);
       }
-      list[i] = labels[i].Slice(axis, range.begin, range.end);
+      list.push_back(axis < 0 ? labels[i] : labels[i].Slice(axis, range.begin, range.end));
     }
   }
   UpdateMetric(metric, lists);
@@ -243,23 +245,19 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const LabelLists& l
     throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", spec_.options.labels.size(),
                                 participants[k].executor->device(), lists[k].size()));
   }
-  const auto measurement = std::make_shared<Measurement>();
   if (const auto* on_host = dynamic_cast<const HostMetric*>(metric)) {
     const std::vector<std::vector<Tensor>> outputs = OutputsPerDevice();
+    std::vector<std::vector<double>> partials;
     for (size_t k = 0; k < participants.size(); ++k) {
       MetricInputs share{.samples = current_->ranges[participants[k].executor->index()].size()};
       for (size_t i = 0; i < outputs.size(); ++i) share.outputs.emplace_back(output_names()[i], outputs[i][k].ToHost());
       for (size_t i = 0; i < lists[k].size(); ++i) share.labels.emplace_back(spec_.options.labels[i].name, lists[k][i]);
-      on_host->Accumulate(share, measurement->partials.emplace_back(static_cast<size_t>(metric->partial_size())));
+      on_host->Accumulate(share, partials.emplace_back(static_cast<size_t>(metric->partial_size())));
     }
+    metric->Merge(partials);
   } else {
-    GroupMetric& program = MetricOf(*metric, &lists);
-    program.SetLabels(lists);
-    const VarPtr done = engine()->NewVar();
-    program.Push(measurement, done);
-    engine()->Wait(done);
+    metric->Merge(MetricOf(*metric, &lists).Measure(lists));
   }
-  metric->Merge(measurement->partials);
 }
 
 std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::WatchedValues() const {

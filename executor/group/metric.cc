@@ -152,10 +152,14 @@ bool GroupMetric::IsFor(const Metric& metric, const LabelLists* lists) const {
   return true;
 }
 
-void GroupMetric::SetLabels(const LabelLists& lists) const {
+const std::vector<std::vector<double>>& GroupMetric::Measure(const LabelLists& lists) {
   for (size_t k = 0; k < labels_.size(); ++k) {
     for (size_t i = 0; i < labels_[k].size(); ++i) labels_[k][i].CopyFrom(lists[k][i]);
   }
+  if (!measure_done_) measure_done_ = engine_->NewVar();
+  Push(measured_, measure_done_);
+  engine_->Wait(measure_done_);
+  return measured_->partials;
 }
 
 std::shared_ptr<Measurement::Place> GroupMetric::MakePlace(const VarPtr& done, const Tensor& status) const {

@@ -25,14 +25,15 @@ using LabelLists = std::vector<std::vector<HostTensor>>;  // per device with sam
 class GroupMetric {
  public:
   // Of `labels`, the descriptions, the values are those that the last batch brought to the devices; or, where lists are
-  // given, those that SetLabels will bring, of the same types. `ranges`: per device of the group. Of `options` counts
+  // given, those that Measure is given, of the same types. `ranges`: per device of the group. Of `options` counts
   // what is not of the graph's own. Throws what the metric does for outputs and labels that do not fit.
   GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
               const std::vector<GroupStep::Participant>& participants, const std::vector<DataDesc>& labels,
               const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options);
 
   bool IsFor(const Metric& metric, const LabelLists* lists) const;
-  void SetLabels(const LabelLists& lists) const;
+  // Beside these labels, now: a partial per device with samples, until it is called again.
+  const std::vector<std::vector<double>>& Measure(const LabelLists& lists);
   // `done` is written when all partials are there, and carries the first error. `status`, where there is one: the
   // StepStatus of the only device with samples, which becomes bad if the metric refuses; if measuring fails, it fails.
   void Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done, const Tensor& status = {});
@@ -46,10 +47,12 @@ class GroupMetric {
   uint64_t metric_;
   size_t partial_size_;
   bool labels_of_batch_;
-  std::vector<std::vector<Tensor>> labels_;  // per share; set by SetLabels unless they are the batch's
+  std::vector<std::vector<Tensor>> labels_;  // per share; set by Measure unless they are the batch's
   std::vector<std::shared_ptr<Share>> shares_;
   StepParts parts_;  // per share
   std::vector<std::shared_ptr<Measurement::Place>> places_;
+  const std::shared_ptr<Measurement> measured_ = std::make_shared<Measurement>();  // of Measure
+  VarPtr measure_done_ = nullptr;
 };
 
 }  // namespace bindery
