@@ -19,7 +19,7 @@ struct ExpSum {
 
  private:
   static __device__ Value Part(const ExpSum& a, Value max, Value t) {
-    return a.max == max ? a.sum : a.sum * std::exp((a.max - max) / t);
+    return a.max == max && max < std::numeric_limits<Value>::infinity() ? a.sum : a.sum * std::exp((a.max - max) / t);
   }
 };
 
