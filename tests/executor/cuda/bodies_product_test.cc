@@ -1,0 +1,229 @@
+// Bodies of products of matrices and of patches, and of pooling (bodies_fixture.h).
+#include <array>
+
+#include "engine/cuda/cpu_block.h"
+#include "executor/kernels/cuda/product_body.h"
+#include "symbol/ops/convolution.h"
+#include "symbol/ops/fully_connected.h"
+#include "symbol/ops/matmul.h"
+#include "symbol/ops/pooling.h"
+#include "tests/executor/cuda/bodies_fixture.h"
+
+namespace bindery::cuda {
+namespace {
+
+// At once; and by three splits, the last of which is shorter. A product takes as many threads as its tiles.
+void ExpectProduct(ProductArgs args, const HostTensor& expected) {
+  args.numbers = !IsFloat(expected.dtype());
+  const double terms = static_cast<double>(args.k);
+  ExpectWrites({expected}, terms, [&](const std::vector<Target>& out, int blocks, int) {
+    args.out = out[0];
+    RunOnCpu(args, blocks, ProductArgs::kThreads);
+  });
+  args.splits = 3;
+  args.split_k = (args.k + 2) / 3;
+  std::vector<double> partial(static_cast<size_t>(args.splits * args.elements()));
+  args.partial = partial.data();
+  ExpectWrites({expected}, terms, [&](const std::vector<Target>& out, int blocks, int threads) {
+    args.out = out[0];
+    RunOnCpu(args, blocks, ProductArgs::kThreads);
+    RunOnCpu(ProductEndArgs{args}, blocks, threads);
+  });
+}
+
+Matrix MatrixOf(const HostTensor& tensor, int64_t rows, int64_t columns, bool transposed) {
+  Matrix matrix{.source = From(tensor), .row_stride = columns};
+  if (transposed) {
+    matrix.row_stride = 1;
+    matrix.column_stride = rows;
+  }
+  return matrix;
+}
+
+// (2, 1) and (3) matrices, of more than a tile each.
+TEST(CudaProductBodiesTest, Matrices) {
+  constexpr int64_t kM = 70, kN = 66, kK = 35;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, DType::kInt8}) {
+    for (const int flags : {0, 1, 2, 3}) {
+      const bool transpose_a = flags & 1, transpose_b = flags & 2;
+      const HostTensor a = Integers(transpose_a ? Shape{2, 1, kK, kM} : Shape{2, 1, kM, kK}, -2, 2).Cast(dtype);
+      const HostTensor b = Integers(transpose_b ? Shape{3, kN, kK} : Shape{3, kK, kN}, -2, 2).Cast(dtype);
+      ExpectProduct({.m = kM,
+                     .n = kN,
+                     .k = kK,
+                     .products = GridOver({2, 3}),
+                     .a_strides = {.of = {kM * kK, 0}},
+                     .b_strides = {.of = {0, kK * kN}},
+                     .c_strides = {.of = {3 * kM * kN, kM * kN}},
+                     .a = MatrixOf(a, kM, kK, transpose_a),
+                     .b = MatrixOf(b, kK, kN, transpose_b),
+                     .c = {.row_stride = kN}},
+                    Reference(MatMulOp(), MatMulAttrs{transpose_a, transpose_b}, {a, b})[0]);
+    }
+  }
+}
+
+TEST(CudaProductBodiesTest, SpecialNumbersBiasAndActivation) {
+  constexpr int64_t kM = 5, kN = 9, kK = 20;
+  for (const DType dtype : kFloats) {
+    HostTensor x = Uniform({kM, kK}).Cast(dtype);
+    const HostTensor w = Uniform({kN, kK}).Cast(dtype), bias = Uniform({kN}).Cast(dtype);
+    x.Set(3, NAN);
+    x.Set(kK + 5, INFINITY);
+    ExpectProduct(
+        {.m = kM,
+         .n = kN,
+         .k = kK,
+         .a = MatrixOf(x, kM, kK, false),
+         .b = MatrixOf(w, kK, kN, true),
+         .c = {.row_stride = kN},
+         .bias = From(bias),
+         .activation = static_cast<int32_t>(ActivationType::kSoftSign) - 1},
+        Reference(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = kN, .activation = ActivationType::kSoftSign},
+                  {x, w, bias})[0]);
+  }
+}
+
+// ---- windows ----
+
+struct Axis {
+  int64_t in, kernel, stride, dilate, pad;
+  int64_t out() const { return (in + 2 * pad - dilate * (kernel - 1) - 1) / stride + 1; }
+};
+constexpr std::array<Axis, 2> kAxes = {{{7, 3, 2, 1, 1}, {6, 2, 1, 2, 1}}};
+
+Slide SlideOverAxes() {
+  Slide slide;
+  for (size_t i = 0; i < kAxes.size(); ++i) {
+    slide.in[i + 1] = kAxes[i].in;
+    slide.out[i + 1] = kAxes[i].out();
+    slide.kernel[i + 1] = kAxes[i].kernel;
+    slide.stride[i + 1] = kAxes[i].stride;
+    slide.dilate[i + 1] = kAxes[i].dilate;
+    slide.pad[i + 1] = kAxes[i].pad;
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    slide.inputs *= slide.in[axis];
+    slide.outputs *= slide.out[axis];
+    slide.taps *= slide.kernel[axis];
+    slide.per_in[axis] = Divisor(slide.in[axis]);
+    slide.per_out[axis] = Divisor(slide.out[axis]);
+    slide.per_kernel[axis] = Divisor(slide.kernel[axis]);
+    slide.per_stride[axis] = Divisor(slide.stride[axis]);
+  }
+  slide.per_inputs = Divisor(slide.inputs);
+  slide.per_outputs = Divisor(slide.outputs);
+  slide.per_taps = Divisor(slide.taps);
+  return slide;
+}
+template <class Attrs>
+Attrs WithWindows(Attrs attrs) {
+  for (const Axis& axis : kAxes) {
+    attrs.kernel.push_back(axis.kernel);
+    attrs.stride.push_back(axis.stride);
+    attrs.dilate.push_back(axis.dilate);
+    attrs.pad.push_back(axis.pad);
+  }
+  return attrs;
+}
+const Shape kOut = {kAxes[0].out(), kAxes[1].out()};
+
+// Two groups of two channels, to three each.
+TEST(CudaProductBodiesTest, Convolutions) {
+  constexpr int64_t kSamples = 3, kGroups = 2, kIn = 2, kFilters = 3;
+  const Slide s = SlideOverAxes();
+  const int64_t taps = kIn * s.taps, x_sample = kGroups * kIn * s.inputs, y_sample = kGroups * kFilters * s.outputs;
+  const auto planes = [](int64_t plane, int64_t sample) {
+    return Matrix{.row_stride = plane, .period_stride = sample, .period = Divisor(plane)};
+  };
+  for (const DType dtype : kFloats) {
+    const HostTensor x = Uniform({kSamples, kGroups * kIn, 7, 6}).Cast(dtype);
+    const HostTensor w = Uniform({kGroups * kFilters, kIn, 3, 2}).Cast(dtype);
+    const HostTensor bias = Uniform({kGroups * kFilters}).Cast(dtype);
+    const HostTensor dy = Uniform({kSamples, kGroups * kFilters, kOut[0], kOut[1]}).Cast(dtype);
+    ConvolutionAttrs attrs = WithWindows(ConvolutionAttrs{.num_filter = kGroups * kFilters, .groups = kGroups});
+
+    ProductArgs args{.m = kFilters, .n = kSamples * s.outputs, .k = taps, .products = GridOver({kGroups}), .slide = s};
+    args.a_strides.of[0] = kFilters * taps;
+    args.b_strides.of[0] = kIn * s.inputs;
+    args.c_strides.of[0] = kFilters * s.outputs;
+    args.a = MatrixOf(w, kFilters, taps, false);
+    args.b = {.source = From(x), .form = Form::kPatches, .sample_stride = x_sample};
+    args.c = planes(s.outputs, y_sample);
+    args.bias = From(bias);
+    args.bias_by_row = 1;
+    ExpectProduct(args, Reference(ConvolutionOp(), attrs, {x, w, bias})[0]);
+    args.addend = From(dy);
+    args.activation = static_cast<int32_t>(ActivationType::kRelu) - 1;
+    attrs.activation = ActivationType::kRelu;
+    ExpectProduct(args, Reference(FindOp("ConvolutionAdd"), attrs, {x, w, bias, dy})[0]);
+    attrs.activation = ActivationType::kNone;
+
+    args = {.m = kIn, .n = kSamples * s.inputs, .k = kFilters * s.taps, .products = GridOver({kGroups}), .slide = s};
+    args.a_strides.of[0] = kFilters * taps;
+    args.b_strides.of[0] = kFilters * s.outputs;
+    args.c_strides.of[0] = kIn * s.inputs;
+    args.a = {.source = From(w), .row_stride = s.taps, .period_stride = taps, .period = Divisor(s.taps)};
+    args.b = {.source = From(dy), .form = Form::kMet, .sample_stride = y_sample};
+    args.c = planes(s.inputs, x_sample);
+    ExpectProduct(args, Reference(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {7, 6}}, {dy, w})[0]);
+
+    args = {.m = kFilters, .n = taps, .k = kSamples * s.outputs, .products = GridOver({kGroups}), .slide = s};
+    args.a_strides.of[0] = kFilters * s.outputs;
+    args.b_strides.of[0] = kIn * s.inputs;
+    args.c_strides.of[0] = kFilters * taps;
+    args.a = planes(s.outputs, y_sample);
+    args.a.source = From(dy);
+    args.b = {.source = From(x), .form = Form::kPositions, .sample_stride = x_sample};
+    args.c = {.row_stride = taps};
+    attrs.no_bias = true;
+    ExpectProduct(args, Reference(ConvolutionGradWeightOp(), attrs, {dy, x})[0]);
+  }
+}
+
+PoolArgs PoolOf(const HostTensor& in, int64_t n) {
+  return {.slide = SlideOverAxes(), .padded = {1, 7 + 1, 6 + 1}, .n = n, .in = From(in)};
+}
+
+TEST(CudaPoolBodiesTest, Averages) {
+  for (const DType dtype : kFloats) {
+    const HostTensor x = Uniform({2, 3, 7, 6}).Cast(dtype), dy = Uniform({2, 3, kOut[0], kOut[1]}).Cast(dtype);
+    for (const bool count_padding : {false, true}) {
+      const auto attrs = WithWindows(PoolingAttrs{.type = PoolType::kAvg, .count_include_pad = count_padding});
+      PoolArgs args = PoolOf(x, dy.elements());
+      args.count_padding = count_padding;
+      ExpectOut(args, Reference(PoolingOp(), attrs, {x})[0], 6);
+      args = PoolOf(dy, x.elements());
+      args.count_padding = count_padding;
+      args.grad = 1;
+      ExpectOut(args, Reference(PoolingGradOp(), PoolingGradAttrs{attrs, {7, 6}}, {dy})[0], 6);
+    }
+  }
+}
+
+// Of equal ones the first, and of those that are no numbers.
+TEST(CudaPoolBodiesTest, Maxima) {
+  const auto attrs = WithWindows(PoolingAttrs{.type = PoolType::kMax});
+  const Symbol x_variable = Variable("x"), dy_variable = Variable("dy");
+  const std::vector<Symbol> pooled = ApplyAll(PoolingOp(), attrs, {x_variable}, "y");
+  const Symbol dx = Apply(PoolingGradOp(), PoolingGradAttrs{attrs, {7, 6}}, {dy_variable, pooled[1]}, "dx");
+  for (const DType dtype : kFloats) {
+    HostTensor x = Integers({2, 3, 7, 6}, -3, 3).Cast(dtype);
+    const HostTensor dy = Uniform({2, 3, kOut[0], kOut[1]}).Cast(dtype);
+    x.Set(11, NAN);
+    x.Set(12, NAN);
+    x.Set(50, -INFINITY);
+    const auto expected =
+        RunGraph(Group({pooled[0], dx}), {{"x", x}, {"dy", dy}}, {.policy = KernelPolicy::kReference, .watch = false})
+            .outputs;
+    PoolArgs args = PoolOf(x, dy.elements()), grad = PoolOf(dy, x.elements());
+    std::vector<int32_t> winners(static_cast<size_t>(dy.elements()));
+    args.max = grad.max = grad.grad = 1;
+    args.winners = grad.winners = winners.data();
+    ExpectOut(args, expected[0]);
+    ExpectOut(grad, expected[1], 6);
+  }
+}
+
+}  // namespace
+}  // namespace bindery::cuda
