@@ -77,15 +77,32 @@ TEST(CudaNormBodiesTest, GroupsOfChannels) {
 constexpr int64_t kOuter = 2, kChannels = 5, kInner = 31;
 const Shape kShape = {kOuter, kChannels, kInner};
 
+// Each channel by a block, by a thread, and by parts that do not divide it.
 void ExpectChannels(ChannelArgs args, const std::vector<HostTensor>& expected) {
-  for (const int by_block : {0, 1}) {
-    args.rows = {kChannels, by_block};
+  args.channels = kChannels;
+  args.per_inner = Divisor(args.inner);
+  const auto expect = [&](const auto& run) {
     ExpectWrites(expected, static_cast<double>(kOuter * kInner),
                  [&](const std::vector<Target>& out, int blocks, int threads) {
                    std::ranges::copy(out, args.out);
-                   RunOnCpu(args, blocks, threads);
+                   run(blocks, threads);
                  });
+  };
+  for (const int by_block : {0, 1}) {
+    args.rows = {kChannels, by_block};
+    expect([&](int blocks, int threads) { RunOnCpu(args, blocks, threads); });
   }
+  args.parts = 4;
+  args.length = 16;
+  args.rows.count *= args.parts;
+  std::vector<char> partial(static_cast<size_t>(args.rows.count * ChannelArgs::kPartial));
+  args.partial = partial.data();
+  expect([&](int blocks, int threads) {
+    for (const Stage stage : {Stage::kParts, Stage::kEnd}) {
+      args.stage = stage;
+      RunOnCpu(args, blocks, threads);
+    }
+  });
 }
 
 // What all of them are of.
