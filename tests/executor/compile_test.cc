@@ -9,6 +9,7 @@
 #include "executor/executor.h"
 #include "symbol/gradient.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 #include "tests/executor/group_helpers.h"
 
 namespace bindery {
@@ -269,6 +270,31 @@ TEST(CompileTest, HiddenOutputsAreNoHeads) {
     Executor(read, {.inputs = {{"data", {2, 3, 4}}}, .for_training = false});
   });
   EXPECT_NE(error.find("Activation \"read\": a value cannot be reordered"), std::string::npos) << error;
+}
+
+TEST(CompileTest, NoGradientThroughOperatorsThatHaveNone) {  // E30
+  OpDef op;
+  op.name = "Opaque";
+  op.doc = "An operator without a gradient.";
+  op.infer = rule::Like(0);
+  op.not_differentiable = "it is a test";
+  AddOp(std::move(op));
+  AddKernel("Opaque", [](const KernelSpec&) -> std::optional<Kernel> {
+    return Kernel{.implementation = "test",
+                  .input_formats = {Format::Plain()},
+                  .output_formats = {Format::Plain()},
+                  .bind = [](const KernelArgs&) -> Call { return [] {}; }};
+  });
+  const Symbol y = Apply(FindOp("Opaque"), {}, {Variable("x")}, "y");
+  const ExecutorOptions options{.inputs = {{"x", {3}}},
+                                .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}};
+  try {
+    Executor e(MakeLoss(y, {}, "loss"), options);
+    FAIL() << "bound";
+  } catch (const ModelError& e) {
+    EXPECT_NE(std::string(e.what()).find("it is a test"), std::string::npos) << e.what();
+  }
+  EXPECT_NO_THROW(Executor(MakeLoss(BlockGrad(y), {}, "loss"), options));
 }
 
 }  // namespace

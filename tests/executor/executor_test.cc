@@ -8,7 +8,6 @@
 
 #include "engine/isa.h"
 #include "symbol/ops.h"
-#include "symbol/ops/rules.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
 
@@ -223,36 +222,6 @@ TEST(Executor, MemoryFollowsWhatIsAskedFor) {
   const MemoryReport of_net = Executor(net, {.inputs = {{"data", {4, 3}}}}).memory();
   EXPECT_EQ(of_net.inputs, (4 * 3 + 4) * 4);  // and the labels
   EXPECT_EQ(of_net.parameters, (6 * 3 + 6) * 4);
-}
-
-TEST(Executor, NoGradientThroughOperatorsThatHaveNone) {  // E30
-  // Once, however often the test is repeated.
-  static const bool added = [] {
-    OpDef op;
-    op.name = "Opaque";
-    op.doc = "An operator without a gradient.";
-    op.infer = rule::Like(0);
-    op.not_differentiable = "it is a test";
-    AddOp(std::move(op));
-    AddKernel("Opaque", [](const KernelSpec&) -> std::optional<Kernel> {
-      return Kernel{.implementation = "test",
-                    .input_formats = {Format::Plain()},
-                    .output_formats = {Format::Plain()},
-                    .bind = [](const KernelArgs&) -> Call { return [] {}; }};
-    });
-    return true;
-  }();
-  EXPECT_TRUE(added);
-  const Symbol y = Apply(FindOp("Opaque"), {}, {Variable("x")}, "y");
-  const ExecutorOptions options{.inputs = {{"x", {3}}},
-                                .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}};
-  try {
-    Executor e(MakeLoss(y, {}, "loss"), options);
-    FAIL() << "bound";
-  } catch (const ModelError& e) {
-    EXPECT_NE(std::string(e.what()).find("it is a test"), std::string::npos) << e.what();
-  }
-  EXPECT_NO_THROW(Executor(MakeLoss(BlockGrad(y), {}, "loss"), options));
 }
 
 // A net with views, residuals, normalisation, dropout, pooling, shared values: everything the compiler treats

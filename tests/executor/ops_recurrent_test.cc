@@ -1,6 +1,7 @@
 // Recurrent layers against the same made of other operators, one step after the other.
 #include <gtest/gtest.h>
 
+#include "executor/executor.h"
 #include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
@@ -69,6 +70,76 @@ TEST(Recurrent, IsItsStepsOneAfterTheOther) {
     const std::vector<HostTensor> actual = run(Recurrent(inputs, {.cell = cell, .hidden = kHidden}, "y")[0]);
     for (size_t i = 0; i < expected.size(); ++i) {
       ExpectNear(actual[i], expected[i], 1e-12, fmt::format("cell {}, output {}", static_cast<int>(cell), i));
+    }
+  }
+}
+
+// Layers so wide that two threads share the hidden units of a single sample.
+struct Wide {
+  const char* name;
+  RecurrentAttrs attrs;
+};
+std::vector<Wide> WideLayers() {
+  return {{"lstm", {.cell = RecurrentCell::kLstm, .hidden = 370, .initial = true}},
+          {"lstm with lengths", {.cell = RecurrentCell::kLstm, .hidden = 363, .reverse = true, .lengths = true}},
+          {"gru", {.cell = RecurrentCell::kGru, .hidden = 430, .initial = true}},
+          {"gru, reset before", {.cell = RecurrentCell::kGru, .hidden = 423, .reset_after = false}},
+          {"tanh", {.cell = RecurrentCell::kTanh, .hidden = 730}}};
+}
+HostTensorMap ValuesOf(const Wide& wide, DType dtype) {
+  const RecurrentAttrs& attrs = wide.attrs;
+  const int64_t hidden = attrs.hidden;
+  const int64_t gates = attrs.cell == RecurrentCell::kLstm ? 4 : attrs.cell == RecurrentCell::kGru ? 3 : 1;
+  HostTensorMap values = {{"x", Uniform({3, 1, gates * hidden}).Cast(dtype)},
+                          {"w", Uniform({gates * hidden, hidden}, -0.1, 0.1).Cast(dtype)}};
+  if (attrs.cell == RecurrentCell::kGru && attrs.reset_after) values["b"] = Uniform({hidden}).Cast(dtype);
+  if (attrs.initial) values["h"] = Uniform({1, hidden}).Cast(dtype);
+  if (attrs.initial && attrs.cell == RecurrentCell::kLstm) values["c"] = Uniform({1, hidden}).Cast(dtype);
+  if (attrs.lengths) values["n"] = Values({1}, {2}).Cast(DType::kInt32);
+  return values;
+}
+Symbol Layer(const Wide& wide, const HostTensorMap& values) {
+  std::vector<Symbol> inputs;
+  for (const char* name : {"x", "w", "b", "h", "c", "n"}) {
+    if (values.contains(name)) inputs.push_back(Variable(name));
+  }
+  return Recurrent(inputs, wide.attrs, "y");
+}
+
+TEST(Recurrent, NoBitDependsOnWhoseUnitsTheyAre) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (const Wide& wide : WideLayers()) {
+      const HostTensorMap values = ValuesOf(wide, dtype);
+      const Symbol y = Layer(wide, values);
+      const std::vector<HostTensor> alone = RunGraph(y, values, {}).outputs;
+      EXPECT_EQ(RunGraph(y, values, {.threads = 2}).outputs, alone) << wide.name;
+      const auto expected = RunGraph(y, values, {.policy = KernelPolicy::kReference, .watch = false}).outputs;
+      for (size_t i = 0; i < alone.size(); ++i) ExpectNear(alone[i], expected[i], 1e3 * EpsilonOf(dtype), wide.name);
+    }
+  }
+}
+
+// Predictions keep the weights as the kernel reads them, which is no bit's matter either, and hear of new ones.
+TEST(Recurrent, PredictionsLayWeightsOutOnce) {
+  for (const Wide& wide : WideLayers()) {
+    HostTensorMap values = ValuesOf(wide, DType::kFloat32);
+    const Symbol y = Layer(wide, values);
+    ExecutorOptions options{.for_training = false, .threads = 2};
+    HostTensorMap inputs, parameters;
+    for (const auto& [name, value] : values) {
+      const bool is_parameter = name == "w" || name == "b";
+      (is_parameter ? parameters : inputs)[name] = value;
+      if (!is_parameter) options.inputs.push_back({name, value.shape(), value.dtype(), name == "x" ? "TNC" : ""});
+    }
+    Executor executor(y, options);
+    const Plan& plan = executor.plan();
+    ASSERT_EQ(plan.derive_calls, 1) << wide.name;
+    EXPECT_EQ(plan.calls[0].implementation, "panels") << wide.name;
+    for (int round = 0; round < 2; ++round) {
+      executor.SetParams(parameters);
+      executor.Forward(inputs);
+      EXPECT_EQ(executor.Outputs()[0], RunGraph(y, values, {}).outputs[0]) << wide.name;
+      parameters["w"] = values["w"] = Uniform(values["w"].shape(), -0.1, 0.1).Cast(DType::kFloat32);
     }
   }
 }

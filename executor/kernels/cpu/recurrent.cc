@@ -1,14 +1,14 @@
 // Recurrent layers: threads take samples, which have nothing to do with each other, and go through all steps without
-// waiting for one another. A step is a product of the states of up to 64 samples and the weights, which are packed once
-// in panels of two vectors of columns, those of 64 hidden units and of their gates one after another, and one vector
-// loop over these units for all gates.
+// waiting for one another; or, where there are too few samples for all threads, they take hidden units. A step is a
+// product of the states of up to 64 samples and the weights, in panels (recurrent_panels.h), and one vector loop over
+// hidden units for all gates. Not a bit depends on who does what.
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/recurrent_layer.h"
 
 namespace bindery::cpu {
 namespace {
 
-using recurrent::kTile, recurrent::Layer, recurrent::Places, recurrent::WithScratch;
+using recurrent::kTile, recurrent::Layer, recurrent::Places, recurrent::WeightPanels, recurrent::WithScratch;
 
 template <class Real>
 struct Forward : Layer<Real> {
@@ -16,42 +16,21 @@ struct Forward : Layer<Real> {
 
   explicit Forward(const KernelSpec& spec) : Layer<Real>(spec, spec.inputs[0].shape, Places(spec, 7, 6), 6) {}
 
-  // A gate's weights, transposed, gate by gate and block by block: the panels of kTile columns.
-  int64_t panel() const { return form.hidden * kTile; }
-  int64_t shared() const { return CheckedMul(CheckedMul(form.gates, this->blocks()), panel()); }
+  WeightPanels<Real> weights() const { return {form.gates, form.hidden, this->panel_width()}; }
   // Two states, the cell, r * h, a tile of each gate (of all blocks, where r and z of all come first).
   int64_t tiles() const { return form.gates * (this->resets_before() ? this->blocks() : 1); }
   int64_t own() const {
     return CheckedMul(CheckedMul(CheckedAdd(CheckedMul(this->blocks(), 4), tiles()), kTile), kTile);
   }
 
-  void Pack(const Real* weight, Real* panels) const {
-    const int64_t count = form.gates * this->blocks(), hidden = form.hidden, width = this->panel_width();
-    ParallelFor(count, 1, shared() <= kSerialElements ? count : 0, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t gate = i / this->blocks(), block = i % this->blocks(), units = this->width(block);
-        const Real* const from = weight + (gate * hidden + block * kTile) * hidden;
-        Real* const to = panels + i * panel();
-        if (units < kTile) std::fill_n(to, panel(), Real{0});
-        for (int64_t unit = 0; unit < units; unit += width) {
-          PackColumns(from + unit * hidden, std::min(width, units - unit), to + unit * hidden);
-        }
-      }
-    });
-  }
-  // The weights of some units, a panel's columns.
-  void PackColumns(const Real* from, int64_t units, Real* to) const {
-    const int64_t hidden = form.hidden, width = this->panel_width();
-    for (int64_t at = 0; at < hidden; at += kTile) {  // what of a panel stays in the nearest cache
-      for (int64_t unit = 0; unit < units; ++unit) {
-        const Real* const values = from + unit * hidden;
-        for (int64_t k = at; k < std::min(at + kTile, hidden); ++k) to[k * width + unit] = values[k];
-      }
-    }
-  }
-
   struct Memory {
     Real *state, *next, *cell, *reset, *tiles;  // states (samples, padded())
+  };
+
+  // Hidden units of one block, whole panels of them: its `first` ones, `n` of them.
+  struct Units {
+    int64_t block, first, n;
+    int64_t unit() const { return block * kTile + first; }
   };
 
   Real* Tile(Real* tiles, int64_t gate, int64_t block, int64_t row) const {
@@ -59,35 +38,36 @@ struct Forward : Layer<Real> {
   }
 
   // The gates' products with states h, tile by tile; the bias goes into the last gate's.
-  void Multiply(const Real* panels, const Real* h, int64_t block, int64_t samples, int64_t first_gate, int64_t gates,
-                const Real* bias, Real* tiles) const {
+  void Multiply(const Real* panels, const Real* h, const Units& units, int64_t samples, int64_t first_gate,
+                int64_t gates, const Real* bias, Real* tiles) const {
     for (int64_t gate = first_gate; gate < first_gate + gates; ++gate) {
-      Real* tile = Tile(tiles, gate, block, 0);
+      Real* const tile = Tile(tiles, gate, units.block, 0) + units.first;
       const bool biased = bias && gate == form.gates - 1;
+      const int64_t padding = CeilDiv(units.n, this->panel_width()) * this->panel_width() - units.n;
       for (int64_t row = 0; row < samples && biased; ++row) {
-        std::fill_n(std::copy_n(bias + block * kTile, this->width(block), tile + row * kTile),
-                    kTile - this->width(block), Real{0});
+        std::fill_n(std::copy_n(bias + units.unit(), units.n, tile + row * kTile), padding, Real{0});
       }
-      this->MultiplyPanels(h, this->padded(), panels + (gate * this->blocks() + block) * panel(), form.hidden,
-                           form.hidden, samples, this->width(block), biased, tile);
+      const WeightPanels<Real> all = weights();
+      const Real* const own = panels + (gate * all.blocks() + units.block) * all.of_block() + units.first * form.hidden;
+      this->MultiplyPanels(h, this->padded(), own, form.hidden, form.hidden, samples, units.n, biased, tile);
     }
   }
   template <size_t kCount>
-  std::array<const Real*, kCount> Products(const Memory& m, int64_t row, int64_t block) const {
+  std::array<const Real*, kCount> Products(Real* tiles, int64_t row, const Units& units) const {
     std::array<const Real*, kCount> of;
-    for (size_t k = 0; k < kCount; ++k) of[k] = Tile(m.tiles, form.place[k], block, row);
+    for (size_t k = 0; k < kCount; ++k) of[k] = Tile(tiles, form.place[k], units.block, row) + units.first;
     return of;
   }
 
-  // One step of one sample for a block of hidden units.
-  void Step(const Arguments& args, const Memory& m, int64_t row, int64_t at, int64_t block) const {
-    const int64_t unit = block * kTile, n = this->width(block), place = row * this->padded() + unit;
+  // One step of one sample for some units.
+  void Step(const Arguments& args, const Memory& m, int64_t row, int64_t at, const Units& units, Real* tiles) const {
+    const int64_t unit = units.unit(), n = units.n, place = row * this->padded() + unit;
     const Real* x = this->In(args, 0) + at * form.gates * form.hidden;
     Real* saved = this->Out(args, 4);
     if (saved) saved += at * 4 * form.hidden;
     if (this->is_lstm()) {
       loops.lstm({.x = this->template Gates<4>(x, unit),
-                  .product = Products<4>(m, row, block),
+                  .product = Products<4>(tiles, row, units),
                   .peephole = this->Peepholes(this->In(args, 3), unit),
                   .cell = m.cell + place,
                   .clip = this->clip,
@@ -98,7 +78,7 @@ struct Forward : Layer<Real> {
                  n);
     } else if (this->is_gru()) {
       loops.gru({.x = this->template Gates<3>(x, unit),
-                 .product = Products<3>(m, row, block),
+                 .product = Products<3>(tiles, row, units),
                  .before = m.state + place,
                  .clip = this->clip,
                  .gates_are_ready = !attrs.reset_after,
@@ -107,31 +87,34 @@ struct Forward : Layer<Real> {
                 n);
     } else {
       Real* y = m.next + place;
-      loops.template BinaryOf<native::fn::Add>()(x + unit, m.tiles + row * kTile, y, n);
+      loops.template BinaryOf<native::fn::Add>()(x + unit, tiles + row * kTile + units.first, y, n);
       for (int64_t i = 0; i < n && attrs.clip > 0; ++i) y[i] = std::clamp(y[i], -this->clip, this->clip);
       loops.activation[attrs.cell == RecurrentCell::kTanh ? native::ActivationFunctions::Find("tanh")
                                                           : native::ActivationFunctions::Find("relu")](y, y, n);
     }
   }
 
-  // r and z, in their tiles, and r * h of one sample for a block of hidden units.
-  void ResetBefore(const Arguments& args, const Memory& m, int64_t row, int64_t at, int64_t block) const {
-    const int64_t unit = block * kTile, n = this->width(block), place = row * this->padded() + unit;
+  // r and z, in their tiles, and r * h of one sample for some units.
+  void ResetBefore(const Arguments& args, const Memory& m, int64_t row, int64_t at, const Units& units,
+                   Real* tiles) const {
+    const int64_t unit = units.unit(), n = units.n, place = row * this->padded() + unit;
     const auto x = this->template Gates<3>(this->In(args, 0) + at * form.gates * form.hidden, unit);
     for (int k = 0; k < 2; ++k) {
-      Real* gate = Tile(m.tiles, form.place[k], block, row);
+      Real* gate = Tile(tiles, form.place[k], units.block, row) + units.first;
       loops.template BinaryOf<native::fn::Add>()(x[k], gate, gate, n);
       for (int64_t i = 0; i < n && attrs.clip > 0; ++i) gate[i] = std::clamp(gate[i], -this->clip, this->clip);
       loops.activation[native::ActivationFunctions::Find("sigmoid")](gate, gate, n);
     }
-    loops.template BinaryOf<native::fn::Mul>()(Tile(m.tiles, form.place[0], block, row), m.state + place,
-                                               m.reset + place, n);
+    loops.template BinaryOf<native::fn::Mul>()(Tile(tiles, form.place[0], units.block, row) + units.first,
+                                               m.state + place, m.reset + place, n);
   }
 
-  void Run(const Arguments& args, const Real* panels, int64_t first, int64_t samples, Real* scratch) const {
-    const int64_t hidden = form.hidden, padded = this->padded(), states = kTile * padded;
-    Memory m{scratch, scratch + states, scratch + 2 * states, scratch + 3 * states, scratch + 4 * states};
-    std::fill_n(scratch, 4 * states, Real{0});
+  // for_units(f): f(units, tiles) for all units, of which all are done when it returns.
+  template <class ForUnits>
+  void Run(const Arguments& args, const Real* panels, int64_t first, int64_t samples, Memory m,
+           const ForUnits& for_units) const {
+    const int64_t hidden = form.hidden, padded = this->padded();
+    std::fill_n(m.state, 4 * kTile * padded, Real{0});  // and the others
     std::array<int64_t, kTile> lengths;
     int64_t longest = 0;
     for (int64_t row = 0; row < samples; ++row) {
@@ -142,44 +125,78 @@ struct Forward : Layer<Real> {
       if (const Real* cell = this->In(args, 5)) std::copy_n(cell + from, hidden, m.cell + row * padded);
     }
     const bool resets_before = this->resets_before();
-    const auto keep = [&](int slot, const Real* row, int64_t at) {
-      if (Real* out = this->Out(args, slot)) std::copy_n(row, hidden, out + at * hidden);
-    };
-    // f(row, where its step is in values of all steps) for samples that are not at their end
-    const auto for_rows = [&](int64_t step, const auto& f) {
-      for (int64_t row = 0; row < samples; ++row) {
-        if (step < lengths[row]) f(row, this->Row(first + row, step, lengths[row]));
+    // Units of a row of states.
+    const auto keep = [&](int slot, const Real* states, int64_t row, int64_t at, const Units& units) {
+      if (Real* out = this->Out(args, slot)) {
+        std::copy_n(states + row * padded + units.unit(), units.n, out + at * hidden + units.unit());
       }
     };
     for (int64_t step = 0; step < longest; ++step) {
-      for_rows(step, [&](int64_t row, int64_t at) {
-        keep(3, m.state + row * padded, at);
-        keep(5, m.cell + row * padded, at);
-      });
-      for (int64_t block = 0; block < this->blocks() && resets_before; ++block) {
-        Multiply(panels, m.state, block, samples, 0, 2, nullptr, m.tiles);
-        for_rows(step, [&](int64_t row, int64_t at) { ResetBefore(args, m, row, at, block); });
+      const auto at = [&](int64_t row) { return this->Row(first + row, step, lengths[row]); };
+      if (resets_before) {
+        for_units([&](const Units& units, Real* tiles) {
+          Multiply(panels, m.state, units, samples, 0, 2, nullptr, tiles);
+          for (int64_t row = 0; row < samples; ++row) {
+            if (step < lengths[row]) ResetBefore(args, m, row, at(row), units, tiles);
+          }
+        });
       }
-      for (int64_t block = 0; block < this->blocks(); ++block) {
+      for_units([&](const Units& units, Real* tiles) {
         if (resets_before) {
-          Multiply(panels, m.reset, block, samples, 2, 1, nullptr, m.tiles);
+          Multiply(panels, m.reset, units, samples, 2, 1, nullptr, tiles);
         } else {
-          Multiply(panels, m.state, block, samples, 0, form.gates, this->In(args, 2), m.tiles);
+          Multiply(panels, m.state, units, samples, 0, form.gates, this->In(args, 2), tiles);
         }
-        for_rows(step, [&](int64_t row, int64_t at) { Step(args, m, row, at, block); });
-      }
-      for (int64_t row = 0; row < samples; ++row) {
-        if (step < lengths[row]) {
-          keep(0, m.next + row * padded, this->Row(first + row, step, lengths[row]));
-        } else {
-          std::copy_n(m.state + row * padded, hidden, m.next + row * padded);
+        for (int64_t row = 0; row < samples; ++row) {
+          if (step < lengths[row]) {
+            keep(3, m.state, row, at(row), units);
+            keep(5, m.cell, row, at(row), units);
+            Step(args, m, row, at(row), units, tiles);
+            keep(0, m.next, row, at(row), units);
+          } else {  // it is at its end
+            const int64_t place = row * padded + units.unit();
+            std::copy_n(m.state + place, units.n, m.next + place);
+          }
         }
-      }
+      });
       std::swap(m.state, m.next);
     }
     for (int64_t row = 0; row < samples; ++row) {
-      keep(1, m.state + row * padded, first + row);
-      keep(2, m.cell + row * padded, first + row);
+      for (int64_t block = 0; block < this->blocks(); ++block) {
+        keep(1, m.state, row, first + row, {block, 0, this->width(block)});
+        keep(2, m.cell, row, first + row, {block, 0, this->width(block)});
+      }
+    }
+  }
+
+  Memory MemoryIn(Real* scratch) const {
+    const int64_t states = kTile * this->padded();
+    return {scratch, scratch + states, scratch + 2 * states, scratch + 3 * states, scratch + 4 * states};
+  }
+
+  // Each thread goes through all steps of its samples, for which it reads all weights.
+  void RunBySamples(const Arguments& args, const Real* panels, Real* scratch) const {
+    this->ForSamples([&](int64_t first, int64_t samples, int thread) {
+      const Memory m = MemoryIn(scratch + thread * own());
+      Run(args, panels, first, samples, m, [&](const auto& f) {
+        for (int64_t block = 0; block < this->blocks(); ++block) f(Units{block, 0, this->width(block)}, m.tiles);
+      });
+    });
+  }
+  // Each thread has some units, and reads their weights alone; threads wait for each other at each step.
+  void RunByUnits(const Arguments& args, const Real* panels, Real* scratch) const {
+    const int64_t width = this->panel_width(), of_block = kTile / width;
+    for (int64_t first = 0; first < form.samples; first += kTile) {
+      const Memory m = MemoryIn(scratch);
+      Run(args, panels, first, std::min(kTile, form.samples - first), m, [&](const auto& f) {
+        ParallelFor(CeilDiv(form.hidden, width), 1, 0, [&](int64_t begin, int64_t end, int thread) {
+          // Those of the first half of a step are read in the second one, by whoever has them there.
+          Real* const tiles = this->resets_before() ? m.tiles : MemoryIn(scratch + thread * own()).tiles;
+          for (int64_t panel = begin; panel < end; ++panel) {
+            f(Units{panel / of_block, panel % of_block * width, std::min(width, form.hidden - panel * width)}, tiles);
+          }
+        });
+      });
     }
   }
 };
@@ -187,15 +204,20 @@ struct Forward : Layer<Real> {
 template <class Real>
 MaybeKernel MakeRecurrent(const KernelSpec& spec) {
   const Forward<Real> layer(spec);
-  const int64_t shared = layer.shared(), own = layer.own();
-  return WithLoop(WithScratch<Real>(spec, "fused", shared, own), [=](const Arguments& args) {
-    Real* const panels = static_cast<Real*>(args.scratch);
-    layer.Pack(layer.In(args, 1), panels);
+  const WeightPanels<Real> weights = layer.weights();
+  const auto weight = static_cast<size_t>(layer.at.in[1]);
+  const bool is_packed = spec.IsKept(weight) && spec.input_formats[weight].kind == Format::Kind::kPlain;
+  const int64_t shared = is_packed ? 0 : weights.elements();
+  Kernel kernel = WithScratch<Real>(spec, "fused", shared, layer.own());
+  if (is_packed) kernel.input_formats[weight] = weights.format();
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    Real* const scratch = static_cast<Real*>(args.scratch);
+    if (!is_packed) weights.Pack(layer.In(args, 1), scratch);
+    const Real* const panels = is_packed ? layer.In(args, 1) : scratch;
     layer.ClearUndone(
         args, {{0, layer.form.hidden}, {3, layer.form.hidden}, {4, 4 * layer.form.hidden}, {5, layer.form.hidden}});
-    layer.ForSamples([&](int64_t first, int64_t samples, int thread) {
-      layer.Run(args, panels, first, samples, panels + shared + thread * own);
-    });
+    layer.IsByUnits() ? layer.RunByUnits(args, panels, scratch + shared)
+                      : layer.RunBySamples(args, panels, scratch + shared);
   });
 }
 

@@ -9,13 +9,12 @@
 
 #include "base/checked.h"
 #include "engine/team.h"
+#include "executor/kernels/cpu/recurrent_panels.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/recurrent.h"
 
 namespace bindery::cpu::recurrent {
-
-inline constexpr int64_t kTile = 64;
 
 // Where the inputs and outputs of a node are, by their places in the definition; -1 if absent.
 struct Places {
@@ -53,6 +52,14 @@ struct Layer {
     return static_cast<double>(form.samples) * static_cast<double>(form.steps) *
                static_cast<double>(form.hidden * form.hidden * form.gates) <=
            4.0 * kSerialElements;
+  }
+  // Are there too few samples for all threads? Those that take units wait for each other, so a step must be worth it.
+  bool IsByUnits() const {
+    constexpr int64_t kLeast = int64_t{1} << 18;  // products of each thread in a step
+    const int64_t threads = TeamSize(), panels = CeilDiv(form.hidden, panel_width());
+    if (threads == 1 || form.gates * form.hidden * form.hidden * form.samples < kLeast * threads) return false;
+    // Panels of the thread that has most.
+    return 3 * CeilDiv(panels, threads) * form.samples <= 2 * CeilDiv(form.samples, threads) * panels;
   }
   const Real* In(const Arguments& args, int slot) const {
     return at.in[slot] < 0 ? nullptr : args.in<Real>(at.in[slot]);

@@ -7,6 +7,7 @@
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
+#include "executor/kernels/cpu/recurrent_panels.h"
 #include "executor/kernels/cpu/util.h"
 #include "executor/kernels/cpu/winograd.h"
 
@@ -66,7 +67,10 @@ Kernel OwnReorder(DType dtype, const Shape& shape, const Format& from, const For
 // Equal bytes are copied; what oneDNN can do it does: it knows no 8-byte elements, and without AVX-512 its reorders of
 // bfloat16 do not keep all bits.
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
-  if (to.kind == Format::Kind::kOpaque) return WinogradWeights(dtype, shape, from, to, threads);
+  if (to.kind == Format::Kind::kOpaque) {
+    MaybeKernel weights = WinogradWeights(dtype, shape, from, to, threads);
+    return weights ? std::move(weights) : RecurrentWeights(dtype, shape, from, to, threads);
+  }
   if (Canonical(from, shape) == Canonical(to, shape)) {
     return CopyKernel(StorageBytes(from, dtype, shape), from, to, threads);
   }
