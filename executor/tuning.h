@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace bindery {
@@ -13,5 +14,12 @@ enum class Tuning : uint8_t {
 };
 const char* ToString(Tuning tuning);        // "off", "measured", "winograd"
 Tuning ParseTuning(std::string_view text);  // throws Error, naming what there is
+
+// What this process has chosen by cost so far, in lines, for the record of a run that is to go on with the same bits
+// where the user's files are gone; "": nothing. Thread safe, as is the next.
+std::string TuningChoices();
+// What a record has counts from now on, for what this process has not chosen itself. One of another machine, or of
+// kernels that have changed since, or damaged, says nothing.
+void AdoptTuningChoices(const std::string& choices);
 
 }  // namespace bindery

@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "base/parse_number.h"
 #include "executor/data_parallel_executor_group.h"
+#include "executor/tuning.h"
 #include "train/checkpoint/run_info.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
@@ -113,6 +114,7 @@ Checkpoint Trainer::ToCheckpoint(DataIter* train) {
   checkpoint.info = Info();
   checkpoint.info["initializer"] = options_.initializer;
   if (balancer_.on()) checkpoint.info[kBalance] = balancer_.Text();
+  if (options_.tuning != Tuning::kOff) checkpoint.info[kTuningChoices] = TuningChoices();
   if (best_) checkpoint.info[kBest] = fmt::format("{} {}", best_->first, best_->second);
   checkpoint.info.insert(options_.info.begin(), options_.info.end());
   return checkpoint;
@@ -170,6 +172,7 @@ void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
 
 void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   CheckFits(checkpoint);
+  AdoptTuningChoices(ValueOf(checkpoint.info, kTuningChoices));
   Balancer balancer = balancer_;
   if (const auto balance = checkpoint.info.find(kBalance); balancer.on() && balance != checkpoint.info.end()) {
     balancer.Set(balance->second);

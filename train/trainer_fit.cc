@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/log.h"
+#include "executor/tuning.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/run_info.h"
 #include "train/extensions/snapshots.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
@@ -250,6 +252,11 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
   if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
+  if (options.resume && !options.checkpoints.empty()) {  // before anything is bound
+    if (const auto info = CheckpointStore(options.checkpoints, options.keep).NewestInfo()) {
+      AdoptTuningChoices(ValueOf(*info, kTuningChoices));
+    }
+  }
   Fitting fitting(this, &train, options);
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
     return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "engine/cpu/pages.h"
 #include "executor/kernels/cpu/tuning.h"
+#include "executor/tuning.h"
 #include "symbol/ops.h"
 #include "symbol/ops/convolution.h"
 
@@ -56,6 +57,27 @@ class TuningChoicesTest : public testing::Test {
   const std::string folder_ = testing::TempDir() + "tuning_choices";
   std::vector<std::string> log_;
 };
+
+TEST_F(TuningChoicesTest, ARecordCountsWhereFilesAreGone) {
+  EXPECT_EQ(TuningChoices(), "");
+  const std::vector<TuningCandidate> candidates = {Slow("slow", 20), Slow("fast", 1)};
+  EXPECT_EQ(Choose(1, candidates), "fast, tuned");
+  const std::string record = TuningChoices();
+  std::filesystem::remove_all(folder_);
+  Forget();
+  AdoptTuningChoices("bindery tuning 0\nanother machine\n");
+  AdoptTuningChoices(record.substr(0, record.size() - 2));
+  EXPECT_EQ(MeasuredFor(2, candidates), 1);
+  AdoptTuningChoices(record);
+  EXPECT_EQ(MeasuredFor(1, {Slow("slow", 1), Slow("fast", 20)}), 0);
+  EXPECT_EQ(Choose(1, {Slow("slow", 1), Slow("fast", 20)}), "fast, tuned");
+  // What was chosen here stays.
+  Forget();
+  std::filesystem::remove_all(folder_);
+  EXPECT_EQ(Choose(1, {Slow("slow", 1), Slow("fast", 20)}), "slow, tuned");
+  AdoptTuningChoices(record);
+  EXPECT_EQ(Choose(1, candidates), "slow, tuned");
+}
 
 TEST_F(TuningChoicesTest, TheFastestIsTakenAndKept) {
   EXPECT_EQ(Choose(1, {Slow("rules", 4), Slow("slower", 6), Slow("fast", 1)}), "fast, tuned");

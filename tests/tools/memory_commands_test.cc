@@ -88,8 +88,10 @@ TEST_F(MemoryCommandsTest, ATunedRunGoesOnWithItsChoices) {
   EXPECT_EQ(Files("cache/bindery/tuning").size(), 1u);
   const auto expected = ModelFiles("model.pb");
   train(1, {"--tune", "--checkpoints", "part"});
+  std::filesystem::remove_all(PathOf("cache/bindery/tuning"));  // the checkpoint has them, too
   train(2, {"--checkpoints", "part", "--resume", "--save", "model.pb"});
   EXPECT_EQ(ModelFiles("model.pb"), expected);
+  EXPECT_FALSE(std::filesystem::exists(PathOf("cache/bindery/tuning"))) << "something was measured again";
   const Outcome other = train(3, {"--checkpoints", "part", "--resume", "--tune", "winograd"});
   EXPECT_NE(other.err.find("was trained with tuning \"measured\", this run goes on with \"winograd\""),
             std::string::npos)

@@ -217,7 +217,8 @@ class Comparison:
         return {name: {"name": side.name, "setting": side.configuration.name,
                        "options": [option.name for option in side.configuration.options],
                        "losses": side.found, "samples": samples[name], "memory_mib": memory[name],
-                       "start_ms": side.start_ms, "make_ms": side.make_ms}
+                       "start_ms": side.start_ms, "start_mib": side.started_kib / 1024,
+                       "make_ms": side.make_ms}
                 for name, side in sides.items()}
 
 

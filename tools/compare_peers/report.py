@@ -36,8 +36,8 @@ def lines(row):
     for side in [row["ours"]] * bool(row["ours"]) + list(row["peers"].values()):
         of_medians, of_minima = ratios(row["ours"], side)
         found.append(f"  {side['name']} ({side['setting']}): min {min(every(side)):.4g}, median {median_ms(side):.4g} "
-                     f"ms; {side['memory_mib']:.0f} MiB above its start; ms to start {side['start_ms']:.0f}, to the "
-                     f"first loss {side['make_ms']:.0f}")
+                     f"ms; {side['memory_mib']:.0f} MiB above the {side['start_mib']:.0f} at its start; ms to start "
+                     f"{side['start_ms']:.0f}, to the first loss {side['make_ms']:.0f}")
         if side is not row["ours"]:
             found[-1] += f"; ours / it: median of pairs {of_medians:.3f}, of minima {of_minima:.3f}"
     if row["peers"]:

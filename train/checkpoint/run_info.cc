@@ -41,17 +41,18 @@ RunInfo RunInfoOf(const GroupOptions& group) {
   return info;
 }
 
+std::string ValueOf(const RunInfo& info, const char* what) {
+  const auto found = info.find(what);
+  return found == info.end() ? std::string() : found->second;
+}
+
 void WarnOfDifferences(const RunInfo& theirs, const RunInfo& ours, const std::string& whose) {
   const auto warn = [](const std::string& message) { LogLine(LogLevel::kWarning, message); };
-  const auto text_of = [](const RunInfo& info, const char* what) {
-    const auto found = info.find(what);
-    return found == info.end() ? std::string() : found->second;
-  };
-  const std::string before = DescribeDevices(text_of(theirs, "devices"), text_of(theirs, "workload"));
-  const std::string now = DescribeDevices(text_of(ours, "devices"), text_of(ours, "workload"));
+  const std::string before = DescribeDevices(ValueOf(theirs, "devices"), ValueOf(theirs, "workload"));
+  const std::string now = DescribeDevices(ValueOf(ours, "devices"), ValueOf(ours, "workload"));
   if (theirs.contains("devices") && before != now) {
-    const std::string block = text_of(ours, kReproducibleBlock);
-    const bool same = !block.empty() && block == text_of(theirs, kReproducibleBlock);
+    const std::string block = ValueOf(ours, kReproducibleBlock);
+    const bool same = !block.empty() && block == ValueOf(theirs, kReproducibleBlock);
     warn(fmt::format("{} was trained on {}, this run goes on on {}: results are equal {}", whose, before, now,
                      same ? "to the bit, on devices of one kind" : "up to rounding, not to the bit"));
   }

@@ -12,6 +12,9 @@ namespace bindery {
 using RunInfo = std::map<std::string, std::string>;
 
 inline constexpr const char* kReproducibleBlock = "reproducible block";  // samples of one; not there: none
+inline constexpr const char* kTuningChoices = "tuning choices";          // TuningChoices of executor/tuning.h
+
+std::string ValueOf(const RunInfo& info, const char* what);  // "": there is none
 
 // Devices, workload, kernels, fixed parameters, types of parameters, placements.
 RunInfo RunInfoOf(const GroupOptions& group);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -29,6 +30,7 @@
 #include "engine/team.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/simd/loops.h"
+#include "executor/tuning.h"
 #include "symbol/attrs.h"
 
 namespace bindery::cpu {
@@ -79,6 +81,7 @@ struct Tuned {
   std::mutex mutex = {};
   std::optional<std::string> folder = {};
   std::optional<Choices> choices = {};
+  std::set<std::string> asked = {};  // the keys of those that count for what was made here
   bool keeps = true;  // the file; until it cannot be written, which is logged once
   int64_t measurements = 0;
   std::string machine = Machine();
@@ -285,6 +288,7 @@ MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandi
   Tuned& tuned = Process();
   const std::string key = KeyOf(spec);
   const std::lock_guard lock(tuned.mutex);
+  tuned.asked.insert(key);
   if (const auto found = tuned.All().find(key); found != tuned.All().end()) {
     for (const TuningCandidate& candidate : candidates) {
       if (candidate.name != found->second) continue;
@@ -316,11 +320,34 @@ MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandi
   return Noted(std::move(all[best].kernel));
 }
 
+}  // namespace cpu
+
+std::string TuningChoices() {
+  cpu::Tuned& tuned = cpu::Process();
+  const std::lock_guard lock(tuned.mutex);
+  cpu::Choices mine;
+  for (const std::string& key : tuned.asked) {
+    if (const auto found = tuned.All().find(key); found != tuned.All().end()) mine.insert(*found);
+  }
+  return mine.empty() ? "" : cpu::ToText(tuned.machine, mine);
+}
+
+void AdoptTuningChoices(const std::string& choices) {
+  cpu::Tuned& tuned = cpu::Process();
+  const std::lock_guard lock(tuned.mutex);
+  for (const auto& [key, choice] : cpu::FromText(tuned.machine, choices)) {
+    if (!tuned.asked.contains(key)) tuned.All()[key] = choice;
+  }
+}
+
+namespace cpu {
+
 void UseTuningFolder(const std::string& folder) {
   Tuned& tuned = Process();
   const std::lock_guard lock(tuned.mutex);
   tuned.folder = folder;
   tuned.choices.reset();
+  tuned.asked.clear();
   tuned.keeps = true;
 }
 
