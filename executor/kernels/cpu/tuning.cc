@@ -82,7 +82,7 @@ struct Tuned {
   std::optional<std::string> folder = {};
   std::optional<Choices> choices = {};
   std::set<std::string> asked = {};  // the keys of those that count for what was made here
-  bool keeps = true;  // the file; until it cannot be written, which is logged once
+  bool keeps = true;                 // the file; until it cannot be written, which is logged once
   int64_t measurements = 0;
   std::string machine = Machine();
 
@@ -320,28 +320,6 @@ MaybeKernel ChooseMeasured(const KernelSpec& spec, const std::vector<TuningCandi
   return Noted(std::move(all[best].kernel));
 }
 
-}  // namespace cpu
-
-std::string TuningChoices() {
-  cpu::Tuned& tuned = cpu::Process();
-  const std::lock_guard lock(tuned.mutex);
-  cpu::Choices mine;
-  for (const std::string& key : tuned.asked) {
-    if (const auto found = tuned.All().find(key); found != tuned.All().end()) mine.insert(*found);
-  }
-  return mine.empty() ? "" : cpu::ToText(tuned.machine, mine);
-}
-
-void AdoptTuningChoices(const std::string& choices) {
-  cpu::Tuned& tuned = cpu::Process();
-  const std::lock_guard lock(tuned.mutex);
-  for (const auto& [key, choice] : cpu::FromText(tuned.machine, choices)) {
-    if (!tuned.asked.contains(key)) tuned.All()[key] = choice;
-  }
-}
-
-namespace cpu {
-
 void UseTuningFolder(const std::string& folder) {
   Tuned& tuned = Process();
   const std::lock_guard lock(tuned.mutex);
@@ -363,3 +341,26 @@ std::string TuningFile() {
 }
 
 }  // namespace bindery::cpu
+
+namespace bindery {
+
+std::string TuningChoices() {
+  cpu::Tuned& tuned = cpu::Process();
+  const std::lock_guard lock(tuned.mutex);
+  cpu::Choices mine;
+  for (const std::string& key : tuned.asked) {
+    if (const auto found = tuned.All().find(key); found != tuned.All().end()) mine.insert(*found);
+  }
+  return mine.empty() ? "" : cpu::ToText(tuned.machine, mine);
+}
+
+void AdoptTuningChoices(const std::string& choices) {
+  if (choices.empty()) return;
+  cpu::Tuned& tuned = cpu::Process();
+  const std::lock_guard lock(tuned.mutex);
+  for (const auto& [key, choice] : cpu::FromText(tuned.machine, choices)) {
+    if (!tuned.asked.contains(key)) tuned.All()[key] = choice;
+  }
+}
+
+}  // namespace bindery
