@@ -252,7 +252,7 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
   if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
-  if (options.resume && !options.checkpoints.empty()) {  // before anything is bound
+  if (options_.tuning != Tuning::kOff && options.resume && !options.checkpoints.empty()) {  // before anything is bound
     if (const auto info = CheckpointStore(options.checkpoints, options.keep).NewestInfo()) {
       AdoptTuningChoices(ValueOf(*info, kTuningChoices));
     }

@@ -16,7 +16,7 @@ struct Forward : Layer<Real> {
 
   explicit Forward(const KernelSpec& spec) : Layer<Real>(spec, spec.inputs[0].shape, Places(spec, 7, 6), 6) {}
 
-  WeightPanels<Real> weights() const { return {form.gates, form.hidden, this->panel_width()}; }
+  WeightPanels<Real> weights() const { return {form.gates, form.hidden}; }
   // Two states, the cell, r * h, a tile of each gate (of all blocks, where r and z of all come first).
   int64_t tiles() const { return form.gates * (this->resets_before() ? this->blocks() : 1); }
   int64_t own() const {

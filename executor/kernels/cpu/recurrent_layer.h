@@ -99,7 +99,7 @@ struct Layer {
   }
 
   // Weights of kTile columns lie in panels, (rows, panel_width()) each: two vectors that are multiplied at once.
-  int64_t panel_width() const { return 2 * loops.lanes; }
+  int64_t panel_width() const { return WeightPanels<Real>::width(); }
 
   // y (samples, kTile) = a (samples, depth) times as many rows of the panels of kTile columns, of which `columns` are
   // wanted; added to y if `add`. Part by part of the depth, which stays near while all samples go by.

@@ -13,6 +13,11 @@ namespace bindery::cpu {
 namespace recurrent {
 
 template <class Real>
+int64_t WeightPanels<Real>::width() {
+  return 2 * BestLoops<Real>().lanes;
+}
+
+template <class Real>
 int64_t WeightPanels<Real>::blocks() const {
   return CeilDiv(hidden, kTile);
 }
@@ -24,7 +29,7 @@ int64_t WeightPanels<Real>::elements() const {
 
 template <class Real>
 Format WeightPanels<Real>::format() const {
-  return Format::Opaque(CheckedMul(elements(), sizeof(Real)), fmt::format("recurrent{}", width).c_str());
+  return Format::Opaque(CheckedMul(elements(), sizeof(Real)), fmt::format("recurrent{}", width()).c_str());
 }
 
 template <class Real>
@@ -36,8 +41,8 @@ void WeightPanels<Real>::Pack(const Real* weight, Real* panels) const {
       const Real* const from = weight + (gate * hidden + first) * hidden;
       Real* const to = panels + i * of_block();
       if (units < kTile) std::fill_n(to, of_block(), Real{0});
-      for (int64_t unit = 0; unit < units; unit += width) {
-        PackColumns(from + unit * hidden, std::min(width, units - unit), to + unit * hidden);
+      for (int64_t unit = 0; unit < units; unit += width()) {
+        PackColumns(from + unit * hidden, std::min(width(), units - unit), to + unit * hidden);
       }
     }
   });
@@ -46,10 +51,11 @@ void WeightPanels<Real>::Pack(const Real* weight, Real* panels) const {
 // The weights of some units, a panel's columns.
 template <class Real>
 void WeightPanels<Real>::PackColumns(const Real* from, int64_t units, Real* to) const {
+  const int64_t columns = width();
   for (int64_t at = 0; at < hidden; at += kTile) {  // what of a panel stays in the nearest cache
     for (int64_t unit = 0; unit < units; ++unit) {
       const Real* const values = from + unit * hidden;
-      for (int64_t k = at; k < std::min(at + kTile, hidden); ++k) to[k * width + unit] = values[k];
+      for (int64_t k = at; k < std::min(at + kTile, hidden); ++k) to[k * columns + unit] = values[k];
     }
   }
 }
@@ -63,7 +69,7 @@ namespace {
 
 template <class Real>
 MaybeKernel Packs(const Shape& weight, const Format& from, const Format& to, int threads) {
-  const recurrent::WeightPanels<Real> panels{weight[0] / weight[1], weight[1], 2 * BestLoops<Real>().lanes};
+  const recurrent::WeightPanels<Real> panels{weight[0] / weight[1], weight[1]};
   if (to != panels.format()) return std::nullopt;
   Kernel kernel{.implementation = "panels", .input_formats = {from}, .output_formats = {to}, .threads = threads};
   return WithLoop(std::move(kernel),

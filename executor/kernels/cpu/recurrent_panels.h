@@ -11,8 +11,9 @@ inline constexpr int64_t kTile = 64;
 
 template <class Real>
 struct WeightPanels {
-  int64_t gates, hidden, width;  // of a panel, in columns
+  int64_t gates, hidden;
 
+  static int64_t width();  // of a panel, in columns: two vectors, which are multiplied at once
   int64_t blocks() const;
   int64_t of_block() const { return hidden * kTile; }  // elements
   int64_t elements() const;

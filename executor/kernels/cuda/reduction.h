@@ -6,7 +6,7 @@
 
 namespace bindery::cuda {
 
-void SplitRows(ReduceArgs* args);
+void SplitRows(ReduceArgs* args);  // into PartsOf, where blocks take them
 int64_t ScratchOf(const ReduceArgs& args);
 void AddReduction(Launches& launches, ReduceArgs args, void* scratch);
 
