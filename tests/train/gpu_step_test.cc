@@ -98,6 +98,32 @@ Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = f
   return outcome;
 }
 
+// Which of few pieces of staging memory a step takes, and so whether its commands have come before, depends on how soon
+// an earlier step's is let go: on a busy machine that may be late. So the launches must be as expected in one of a few
+// trainings, and the values in all of them.
+void ExpectGraphs(const Outcome& one_by_one, const std::function<Outcome()>& train_by_graphs,
+                  const std::function<std::string(const std::vector<int64_t>& launches)>& problem_of) {
+  EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(kSteps, 0));
+  std::string problem = "none was tried";
+  for (int attempt = 0; attempt < 4 && !problem.empty(); ++attempt) {
+    const Outcome graphs = train_by_graphs();
+    EXPECT_EQ(one_by_one.tensors, graphs.tensors);
+    EXPECT_EQ(one_by_one.metric, graphs.metric);
+    problem = problem_of(graphs.launches);
+  }
+  EXPECT_EQ(problem, "");
+}
+
+// Empty, or which of the steps has another number of launches.
+std::string NotSo(const std::vector<int64_t>& launches, const std::vector<size_t>& steps, int64_t expected) {
+  for (const size_t step : steps) {
+    if (launches[step] != expected) return fmt::format("step {} has {} launches", step, launches[step]);
+  }
+  return {};
+}
+
+const std::vector<size_t> kLaunched = {2, 3, 4, 5, 8, 9};  // steps of a shape that came twice before
+
 // Norms and averages are the GPU's, too: as on CPUs, but for rounding.
 TEST(GpuStepTest, ByNorms) {
   for (const char* optimizer : {"sgd(lr=0.1, momentum=0.9, clip_norm=0.05)", "lars(lr=0.1, eta=0.5, wd=0.01)",
@@ -106,37 +132,43 @@ TEST(GpuStepTest, ByNorms) {
     const auto train = [&](bool graphs, Device device) {
       return Train(graphs, {device}, false, optimizer, "ema(0.9)");
     };
-    const Outcome one_by_one = train(false, Cuda(0)), graphs = train(true, Cuda(0)), on_cpu = train(true, Cpu());
-    EXPECT_EQ(one_by_one.tensors, graphs.tensors);
-    for (const size_t step : {2, 3, 4, 5, 8, 9}) EXPECT_EQ(graphs.launches[step], 1) << "step " << step;
+    const Outcome one_by_one = train(false, Cuda(0)), on_cpu = train(true, Cpu());
+    ExpectGraphs(
+        one_by_one, [&] { return train(true, Cuda(0)); },
+        [](const std::vector<int64_t>& launches) { return NotSo(launches, kLaunched, 1); });
     // Outputs of all steps: the gradient of what a normalisation takes away again is all rounding.
-    for (size_t i = 0; i < kSteps; ++i) EXPECT_LT(MaxAbsDiff(graphs.tensors[i], on_cpu.tensors[i]), 1e-4) << i;
+    for (size_t i = 0; i < kSteps; ++i) EXPECT_LT(MaxAbsDiff(one_by_one.tensors[i], on_cpu.tensors[i]), 1e-4) << i;
   }
 }
 
 TEST(GpuStepTest, OneGpu) {
   std::vector<HostTensor> without;
   for (const bool measures : {false, true}) {
-    const Outcome one_by_one = Train(false, {Cuda(0)}, measures), graphs = Train(true, {Cuda(0)}, measures);
-    EXPECT_EQ(one_by_one.tensors, graphs.tensors);
-    EXPECT_EQ(one_by_one.metric, graphs.metric);
-    EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(kSteps, 0));
-    // All of it; and where the three pieces of staging memory have met both landing places, the batch's copies.
-    for (const size_t step : {2, 3, 4, 5, 8, 9}) EXPECT_EQ(graphs.launches[step], 1) << "step " << step;
-    for (const size_t step : {10, 11, 12, 13}) EXPECT_EQ(graphs.launches[step], 2) << "step " << step;
+    const Outcome one_by_one = Train(false, {Cuda(0)}, measures);
+    ExpectGraphs(
+        one_by_one, [&] { return Train(true, {Cuda(0)}, measures); },
+        [](const std::vector<int64_t>& launches) {
+          // All of it; and where the three pieces of staging memory have met both landing places, the batch's copies.
+          const std::string problem = NotSo(launches, kLaunched, 1);
+          return problem.empty() ? NotSo(launches, {10, 11, 12, 13}, 2) : problem;
+        });
     if (measures) {
-      EXPECT_EQ(without, graphs.tensors);
+      EXPECT_EQ(without, one_by_one.tensors);
     }
-    without = graphs.tensors;
+    without = one_by_one.tensors;
   }
 }
 
 // Parts of the step are launched as graphs, and give the same.
 void ExpectGraphsGiveTheSame(const std::vector<Device>& devices) {
-  const Outcome one_by_one = Train(false, devices), graphs = Train(true, devices);
-  EXPECT_EQ(one_by_one.tensors, graphs.tensors);
-  EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(kSteps, 0));
-  for (const size_t step : {4, 5, 9, 12, 13}) EXPECT_GT(graphs.launches[step], 0) << "step " << step;
+  ExpectGraphs(
+      Train(false, devices), [&] { return Train(true, devices); },
+      [](const std::vector<int64_t>& launches) -> std::string {
+        for (const size_t step : {4, 5, 9, 12, 13}) {
+          if (launches[step] == 0) return fmt::format("step {} has no launch", step);
+        }
+        return {};
+      });
 }
 
 TEST(GpuStepTest, OneGpuAndACpu) { ExpectGraphsGiveTheSame({Cuda(0), Cpu()}); }
