@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "symbol/ops.h"
+#include "train/data/array_iter.h"
 #include "train/trainer.h"
 #include "train/updater/updater.h"
 #include "train/zoo.h"
@@ -240,20 +241,24 @@ int64_t MinorFaults() {
 // to a thousand, with AVX2 and batches of 64 the first 50 still some, the others none. If so many in a row take none, no
 // step needs any, whatever else faulted beside them; if each takes one, no stretch is without. Nobody calls
 // KeepFreedMemory here: malloc itself keeps what was freed once, up to 32 MiB at a time.
-int64_t FewestFaults(const Symbol& net, const Batch& batch, TrainerOptions options) {
-  constexpr int kStretches = 6;
+constexpr int kStretches = 6;
+int64_t FewestFaults(const Symbol& net, DataIter& data, TrainerOptions options) {
   options.engine = MakeThreadedEngine();
   options.optimizer = "sgd(lr=0.001, momentum=0.9)";
   Trainer trainer(net, options);
-  OneBatch data(batch, {"softmax_label", batch.label[0].shape()}, kStretches * kSteps);
   int64_t before = MinorFaults(), fewest = std::numeric_limits<int64_t>::max();
-  trainer.Fit(data, {.on_batch = [&](const BatchReport& report) {
-                if (report.batch % kSteps != 0) return;
-                const int64_t now = MinorFaults();
-                fewest = std::min(fewest, now - before);
-                before = now;
-              }});
+  trainer.Fit(data, {.epoch_batches = kStretches * kSteps, .on_batch = [&](const BatchReport& report) {
+                       if (report.batch % kSteps != 0) return;
+                       const int64_t now = MinorFaults();
+                       fewest = std::min(fewest, now - before);
+                       before = now;
+                     }});
   return fewest;
+}
+
+int64_t FewestFaults(const Symbol& net, const Batch& batch, const TrainerOptions& options) {
+  OneBatch data(batch, {"softmax_label", batch.label[0].shape()}, kStretches * kSteps);
+  return FewestFaults(net, data, options);
 }
 
 TEST(StepFaults, NoneInATrainersStep) {
@@ -271,6 +276,15 @@ TEST(StepFaults, NoneInATrainersStep) {
       }
     }
   }
+}
+
+// Batches of more than a MiB, which have pages of their own.
+TEST(StepFaults, NoneForNewBatches) {
+  constexpr int64_t kRows = 400;
+  const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), {}, "softmax");
+  ArrayIter data(HostTensor::Full(DType::kFloat32, {2 * kRows, 784}, 1), HostTensor(DType::kFloat32, {2 * kRows}),
+                 {.batch_size = kRows, .last_batch = LastBatch::kRepeat});
+  EXPECT_EQ(FewestFaults(net, data, {.threads_per_device = 1}), 0);
 }
 
 TEST(StepFaults, TheCounterCounts) {

@@ -143,7 +143,7 @@ std::vector<int64_t> ArrayIter::TakeRows(Batch* batch) {
 
 std::shared_ptr<const Batch> ArrayIter::Next() {
   if (at_end_ || samples_ == 0) return nullptr;
-  auto batch = std::make_shared<Batch>();
+  const std::shared_ptr<Batch> batch = batches_.Take();
   previous_ = now_;
   started_ = true;
   is_new_epoch_ = false;
@@ -158,10 +158,14 @@ std::shared_ptr<const Batch> ArrayIter::Next() {
       at_end_ = true;
     }
   }
-  for (const ArrayData& array : data_)
-    batch->data.push_back(bindery::TakeRows(*array.values, BatchAxis(array), batch->index));
-  for (const ArrayData& array : label_)
-    batch->label.push_back(bindery::TakeRows(*array.values, BatchAxis(array), batch->index));
+  const auto take = [&](const std::vector<ArrayData>& from, std::vector<HostTensor>* to) {
+    to->resize(from.size());
+    for (size_t i = 0; i < from.size(); ++i) {
+      bindery::TakeRows(*from[i].values, BatchAxis(from[i]), batch->index, &(*to)[i]);
+    }
+  };
+  take(data_, &batch->data);
+  take(label_, &batch->label);
   return batch;
 }
 

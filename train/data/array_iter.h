@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/host_tensor.h"
+#include "train/data/batch_pool.h"
 #include "train/data/data_iter.h"
 
 namespace bindery {
@@ -76,6 +77,7 @@ class ArrayIter : public DataIter {
   const ArrayIterOptions options_;
   int64_t samples_ = 0;
   int64_t checksum_ = 0;  // of all data and labels: a state belongs to them
+  BatchPool batches_;
 
   Place now_, previous_;
   bool started_ = false, is_new_epoch_ = false;

@@ -36,7 +36,8 @@ class DataIter {
   virtual int64_t batch_size() const = 0;
   virtual int64_t samples() const = 0;  // of a sweep
 
-  // The next batch; null at the end of the epoch, and until Reset. Throws DataError if the data are not valid.
+  // The next batch; null at the end of the epoch, and until Reset. Throws DataError if the data are not valid. It stays
+  // as it is while somebody holds it; its memory may be that of a later one then.
   virtual std::shared_ptr<const Batch> Next() = 0;
   // Begins the next sweep, wherever the current one is; does nothing if no batch of it was handed out.
   virtual void Reset() = 0;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "executor/group/split_batch.h"
+#include "train/data/batch_pool.h"
 
 namespace bindery {
 namespace {
@@ -103,13 +104,16 @@ BatchPtr Feed::Arrange(BatchPtr batch) const {
 }
 
 // An array of shape (outer..., samples, inner...): `outer` blocks, in each of which whole rows are copied.
-HostTensor TakeRows(const HostTensor& from, int axis, std::span<const int64_t> rows) {
-  if (axis < 0) return from;
-  HostTensor to(from.dtype(), from.shape().With(axis, static_cast<int64_t>(rows.size())));
+void TakeRows(const HostTensor& from, int axis, std::span<const int64_t> rows, HostTensor* to) {
+  MakeRoom(from.dtype(), axis < 0 ? from.shape() : from.shape().With(axis, static_cast<int64_t>(rows.size())), to);
+  if (to->bytes() == 0) return;
+  if (axis < 0) {
+    std::memcpy(to->raw(), from.raw(), static_cast<size_t>(from.bytes()));
+    return;
+  }
   const int64_t outer = from.shape().CountTo(axis), extent = from.shape()[axis];
   const size_t row_bytes = static_cast<size_t>(from.shape().CountFrom(axis + 1) * SizeOf(from.dtype()));
-  if (to.bytes() == 0) return to;
-  char* out = static_cast<char*>(to.raw());
+  char* out = static_cast<char*>(to->raw());
   for (int64_t block = 0; block < outer; ++block) {
     const char* in = static_cast<const char*>(from.raw()) + static_cast<size_t>(block * extent) * row_bytes;
     for (const int64_t row : rows) {
@@ -117,6 +121,11 @@ HostTensor TakeRows(const HostTensor& from, int axis, std::span<const int64_t> r
       out += row_bytes;
     }
   }
+}
+
+HostTensor TakeRows(const HostTensor& from, int axis, std::span<const int64_t> rows) {
+  HostTensor to;
+  TakeRows(from, axis, rows, &to);
   return to;
 }
 

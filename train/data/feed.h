@@ -31,6 +31,8 @@ class Feed {
 
 // Rows `rows` of an array along `axis`, in that order.
 HostTensor TakeRows(const HostTensor& from, int axis, std::span<const int64_t> rows);
+// The same, into another tensor's memory if that has the dtype and the shape.
+void TakeRows(const HostTensor& from, int axis, std::span<const int64_t> rows, HostTensor* to);
 
 // Which samples a device gets. Contiguous: 0 1 2 | 3 4 | 5 6. Strided: 0 3 6 | 1 4 | 2 5, as Chainer shares out; for
 // equal workloads only. What is computed is the same but for rounding.

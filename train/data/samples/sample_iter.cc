@@ -71,14 +71,16 @@ std::shared_ptr<const Batch> SampleIter::Next() {
 std::shared_ptr<Batch> SampleIter::Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps,
                                         int64_t samples) {
   const auto rows = static_cast<int64_t>(index.size());
-  auto batch = std::make_shared<Batch>();
+  const std::shared_ptr<Batch> batch = batches_.Take();
   batch->samples = samples;
   batch->pad = rows - samples;
   batch->index = std::move(index);
-  for (const SampleArray& array : source_->data()) batch->data.emplace_back(array.dtype, array.shape.Insert(0, rows));
-  for (const SampleArray& array : source_->labels()) {
-    batch->label.emplace_back(array.dtype, array.shape.Insert(0, rows));
-  }
+  const auto make_room = [&](const std::vector<SampleArray>& arrays, std::vector<HostTensor>* to) {
+    to->resize(arrays.size());
+    for (size_t i = 0; i < arrays.size(); ++i) MakeRoom(arrays[i].dtype, arrays[i].shape.Insert(0, rows), &(*to)[i]);
+  };
+  make_room(source_->data(), &batch->data);
+  make_room(source_->labels(), &batch->label);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(rows));
   workers_.ForEach(rows, [&](int64_t row) {
     const auto i = static_cast<size_t>(row);

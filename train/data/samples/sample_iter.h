@@ -65,6 +65,7 @@ class SampleIter : public DataIter {
   const int64_t fingerprint_;
   ArrayIter numbers_;
   int64_t skipped_ = 0;
+  BatchPool batches_;
   Workers workers_;
 };
 
