@@ -61,7 +61,7 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
                          const std::vector<GroupStep::Participant>& participants, const std::vector<DataDesc>& labels,
                          const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options)
     : engine_(std::move(engine)), metric_(metric.id()), partial_size_(static_cast<size_t>(metric.partial_size())),
-      labels_of_batch_(!lists) {
+      labels_of_batch_(!lists), measure_done_(engine_->NewVar()) {
   CompileOptions last;  // of the share before
   int64_t last_samples = -1;
   for (size_t k = 0; k < participants.size(); ++k) {
@@ -156,7 +156,6 @@ const std::vector<std::vector<double>>& GroupMetric::Measure(const LabelLists& l
   for (size_t k = 0; k < labels_.size(); ++k) {
     for (size_t i = 0; i < labels_[k].size(); ++i) labels_[k][i].CopyFrom(lists[k][i]);
   }
-  if (!measure_done_) measure_done_ = engine_->NewVar();
   Push(measured_, measure_done_);
   engine_->Wait(measure_done_);
   return measured_->partials;

@@ -52,7 +52,7 @@ class GroupMetric {
   StepParts parts_;  // per share
   std::vector<std::shared_ptr<Measurement::Place>> places_;
   const std::shared_ptr<Measurement> measured_ = std::make_shared<Measurement>();  // of Measure
-  VarPtr measure_done_ = nullptr;
+  const VarPtr measure_done_;
 };
 
 }  // namespace bindery

@@ -29,7 +29,7 @@ void ExpectSameBits(const HostTensor& a, const HostTensor& b, const std::string&
 }
 
 // The gradient knows shapes without values.
-TEST(CompileTest, WhatTheGradientDoesNotReadIsNotComputed) {
+TEST(UnusualGraphs, WhatTheGradientDoesNotReadIsNotComputed) {
   const Symbol fc = FullyConnected(Variable("data"), {.num_hidden = 4}, "fc");
   const std::vector<std::string> wrt = {"fc_bias"};
   const Symbol gradient = Gradient(MakeLoss(Sum(fc), {}, "loss"), wrt, {.shapes = {{"data", {5, 3}}}}).gradients[0];
@@ -45,7 +45,7 @@ TEST(CompileTest, WhatTheGradientDoesNotReadIsNotComputed) {
 
 // No kernel is asked for values without elements: where nothing comes out there is no call, and what a reduction of
 // nothing gives is known when the plan is made.
-TEST(CompileTest, ExtentsOfZero) {
+TEST(UnusualGraphs, ExtentsOfZero) {
   const Symbol x = Variable("data");
   const Symbol heads = Group({Sum(Exp(x), {.axes = {1}}, "sum"), Mean(x, {.axes = {1}}, "mean"), Exp(x, "exp"),
                               Concat({x, Variable("more")}, {}, "both")});
@@ -68,7 +68,7 @@ TEST(CompileTest, ExtentsOfZero) {
 }
 
 // The gradient of an argument without elements needs nobody who writes it, whether it replaces or is added to.
-TEST(CompileTest, GradientsWithoutElements) {
+TEST(UnusualGraphs, GradientsWithoutElements) {
   const HostTensor empty(DType::kFloat32, {2, 0});
   const Symbol loss = MakeLoss(Square(Sum(Exp(Variable("data")), {.axes = {1}})), {}, "loss");
   for (const GradReq req : {GradReq::kWrite, GradReq::kAdd}) {
@@ -80,7 +80,7 @@ TEST(CompileTest, GradientsWithoutElements) {
 }
 
 // Where backward reads a hidden output, a kernel is made all the same: the reference's, which divides by no extent.
-TEST(CompileTest, HiddenOutputsWithoutElements) {
+TEST(UnusualGraphs, HiddenOutputsWithoutElements) {
   const Symbol x = Variable("data");
   const std::vector<std::pair<Symbol, Shape>> nets = {
       {Dropout(x, {.p = 0.5}, "drop"), {2, 0}},
@@ -100,7 +100,7 @@ TEST(CompileTest, HiddenOutputsWithoutElements) {
 }
 
 // The hidden outputs of an operator are computed along with its first, which has memory even if nobody reads it.
-TEST(CompileTest, HiddenOutputsAlone) {
+TEST(UnusualGraphs, HiddenOutputsAlone) {
   const Symbol x = Variable("data");
   const Symbol pool = Pooling(x, {.kernel = {2, 2}, .stride = {2, 2}}, "pool");
   const Symbol mean = BatchNorm(x, {.output_mean_var = true}, "bn")[1];
@@ -150,7 +150,7 @@ std::vector<Net> NetsWithGradients() {
 }
 
 // The gradients bound as a symbol of their own give the bits of those that a training executor computes.
-TEST(CompileTest, GradientsAlone) {
+TEST(UnusualGraphs, GradientsAlone) {
   for (const Net& net : NetsWithGradients()) {
     for (const KernelPolicy policy : kPolicies) {
       std::vector<DataDesc> inputs = {{"data", net.data}};
@@ -186,7 +186,7 @@ TEST(CompileTest, GradientsAlone) {
 
 // A head that is the gradient of another, or what that is a view of: forward computes it, and leaves the gradient's
 // array to backward.
-TEST(CompileTest, ForwardLeavesGradientsAlone) {
+TEST(UnusualGraphs, ForwardLeavesGradientsAlone) {
   const Symbol w = Reshape(Variable("w", {.shape = Shape{2, 3}}), {.shape = {6}}, "row");
   const Symbol loss = MakeLoss(Square(Variable("data") * w), {}, "loss");
   const Symbol gradient = Gradient(loss, std::vector<std::string>{"w"}, {.shapes = {{"data", {4, 6}}}}).gradients[0];
@@ -214,7 +214,7 @@ TEST(CompileTest, ForwardLeavesGradientsAlone) {
 }
 
 // The running statistics are moved after forward: its last call must not have overwritten what moves them.
-TEST(CompileTest, TheLastStepKeepsTheStatistics) {
+TEST(UnusualGraphs, TheLastStepKeepsTheStatistics) {
   const Symbol norm = BatchNorm(Variable("data"), {.momentum = 0, .output_mean_var = true}, "bn");
   for (const int i : {1, 2}) {
     Executor e(Exp(norm[i], "out"), {.inputs = {{"data", {8, 3}}}, .for_training = false});
@@ -231,7 +231,7 @@ TEST(CompileTest, TheLastStepKeepsTheStatistics) {
   }
 }
 
-TEST(CompileTest, TheSignatureIsTheSymbols) {
+TEST(UnusualGraphs, TheSignatureIsTheSymbols) {
   const Symbol symbol = FullyConnected(Variable("data"), {.num_hidden = 4}, "fc");
   const auto message = [&](auto&& change) {
     CompileOptions options{.signature = Signature::Of(symbol)};
@@ -255,7 +255,7 @@ TEST(CompileTest, TheSignatureIsTheSymbols) {
   EXPECT_EQ(plan.arguments[1].type.shape, (Shape{4, 3}));
 }
 
-TEST(CompileTest, HiddenOutputsAreNoHeads) {
+TEST(UnusualGraphs, HiddenOutputsAreNoHeads) {
   const Symbol x = Variable("data");
   const Symbol norm = BatchNorm(x, {}, "bn"), pool = Pooling(x, {.kernel = {2}}, "pool");
   const auto message = [](const Symbol& s, int output) {
@@ -272,7 +272,7 @@ TEST(CompileTest, HiddenOutputsAreNoHeads) {
   EXPECT_NE(error.find("Activation \"read\": a value cannot be reordered"), std::string::npos) << error;
 }
 
-TEST(CompileTest, NoGradientThroughOperatorsThatHaveNone) {  // E30
+TEST(UnusualGraphs, NoGradientThroughOperatorsThatHaveNone) {  // E30
   OpDef op;
   op.name = "Opaque";
   op.doc = "An operator without a gradient.";
