@@ -91,7 +91,7 @@ def compile(ctx, source, out, read, mnemonic, header = False, more_flags = []):
     # Compiled again only if a header changes that it reads.
     headers = ctx.actions.declare_file(out.basename + "_headers.txt", sibling = out)
     unused = ctx.actions.declare_file(out.basename + "_unused.txt", sibling = out)
-    same = ["--same", out.path] if header and not clang else []
+    same = ["--same"] if header and not clang else []
     ctx.actions.write(headers, "\n".join([file.path for file in read.headers.to_list()]) + "\n")
     ctx.actions.run(
         mnemonic = mnemonic,
