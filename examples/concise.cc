@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     ArrayIter train_iter(train.images, train.labels, {.batch_size = 64});
     ArrayIter test_iter(test.images, test.labels, {.batch_size = 64});
     Trainer trainer(LeNet(), {.devices = devices, .optimizer = "sgd(lr=0.1)"});
-    trainer.Fit(train_iter, {.epochs = 5, .validation = &test_iter, .on_epoch = [&](const EpochReport& report) {
+    trainer.Fit(train_iter, {.epochs = 4, .validation = &test_iter, .on_epoch = [&](const EpochReport& report) {
                                std::printf("%d devices, epoch %d: %.2f s, test accuracy %.4f\n", num_devices,
                                            static_cast<int>(report.epoch + 1), report.seconds,
                                            report.validation[0].second);

@@ -100,7 +100,7 @@ void Train(const ImageSet& train, const ImageSet& test, int num_devices, int64_t
     replicas.push_back(CopyParams(InitialParams(), devices.back()));
   }
   const int64_t count = train.labels.shape()[0];
-  for (int epoch = 1; epoch <= 5; ++epoch) {
+  for (int epoch = 1; epoch <= 4; ++epoch) {
     WaitAll();
     const auto start = std::chrono::steady_clock::now();
     double loss = 0;

@@ -91,7 +91,7 @@ void DrawTrainAndPredict(const std::string& folder) {
   std::printf("drawing digits to %s/train and %s/new\n", folder.c_str(), folder.c_str());
   WriteImageFolder(DrawDigits(1500, /*seed=*/1), folder + "/train");
   WriteImageFolder(DrawDigits(10, /*seed=*/1, /*first=*/1 << 20), folder + "/new");
-  Train(folder + "/train", folder + "/digits.pb", /*epochs=*/6);
+  Train(folder + "/train", folder + "/digits.pb", /*epochs=*/4);
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder + "/new")) {
     if (entry.is_regular_file()) files.push_back(entry.path());

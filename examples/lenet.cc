@@ -30,7 +30,7 @@ Symbol LeNet() {
 }  // namespace
 
 int main() {
-  const ImageSet train = DrawDigits(12000, /*seed=*/1);
+  const ImageSet train = DrawDigits(6000, /*seed=*/1);
   const ImageSet test = DrawDigits(2000, /*seed=*/1, /*first=*/1 << 20);
   ArrayIter train_iter(train.images, train.labels, {.batch_size = 64, .shuffle = true});
   ArrayIter test_iter(test.images, test.labels, {.batch_size = 64});
