@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,9 +60,8 @@ void CheckOperators(const std::vector<OperatorCase>& cases);
 // The kernels of another device alone, in the case's types: they give what the reference kernels give.
 void CheckKernelsOn(Device device, const OperatorCase& c);
 
-// Expects that the fast table has a kernel for every node of a case in a dtype. False if its operators do not take
-// that.
-bool CheckNativeKernels(const OperatorCase& c, DType dtype);
+// Expects that the fast table has a kernel for every node of a case in every dtype that its operators take: these.
+std::set<DType> CheckNativeKernels(const OperatorCase& c);
 
 // The operators that a case runs, gradients included, by name.
 std::vector<std::string> OperatorsIn(const OperatorCase& c);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <exception>
 #include <set>
 
 #include "symbol/graph.h"
@@ -85,9 +86,19 @@ std::vector<std::string> OperatorsIn(const OperatorCase& c) {
   return {names.begin(), names.end()};
 }
 
-bool CheckNativeKernels(const OperatorCase& c, DType dtype) {
+std::set<DType> CheckNativeKernels(const OperatorCase& c) {
   SCOPED_TRACE("case " + c.name);
-  return KernelFinder(c).CheckNative(dtype);
+  const KernelFinder finder(c);
+  std::set<DType> taken;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    try {
+      if (finder.CheckNative(dtype)) taken.insert(dtype);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "case " << c.name << " in " << ToString(dtype) << ": " << e.what();
+    }
+  }
+  return taken;
 }
 
 std::vector<std::string> FastOperatorsIn(const OperatorCase& c) { return KernelFinder(c).Operators(true); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <set>
 #include <string>
@@ -22,13 +23,10 @@ namespace {
 TEST(NativeTypes, EveryCaseInEveryType) {
   std::set<DType> taken;
   for (const OperatorCase& c : AllOperatorCases()) {
-    for (int i = 0; i < kNumDTypes; ++i) {
-      const auto dtype = static_cast<DType>(i);
-      try {
-        if (CheckNativeKernels(c, dtype)) taken.insert(dtype);
-      } catch (const std::exception& e) {
-        ADD_FAILURE() << "case " << c.name << " in " << ToString(dtype) << ": " << e.what();
-      }
+    try {
+      taken.merge(CheckNativeKernels(c));
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "case " << c.name << ": " << e.what();
     }
   }
   EXPECT_EQ(taken.size(), static_cast<size_t>(kNumDTypes));

@@ -85,13 +85,18 @@ MaybeKernel MakeMultinomial(const KernelSpec& spec) {
   const int64_t draws = spec.outputs[0].shape[1], categories = spec.inputs[0].shape[1];
   return InDouble(
       spec, [=, words = Words(spec), logits = spec.attributes<MultinomialAttrs>().logits](const Tensors& t) {
+        const double* summed = nullptr;  // the row that these are of
+        double most = 0, total = 0;
         words.ForEach(*t.step, [&](int64_t at, int64_t i, const auto& word) {
           const double* row = t.in[0] + at / draws * categories;
-          double most = -INFINITY;
-          for (int64_t k = 0; k < categories; ++k) most = std::fmax(most, row[k]);
           const auto weight = [&](int64_t k) { return logits ? std::exp(row[k] - most) : std::fmax(row[k], 0); };
-          double total = 0;
-          for (int64_t k = 0; k < categories; ++k) total += weight(k);
+          if (row != summed) {
+            summed = row;
+            most = -INFINITY;
+            for (int64_t k = 0; k < categories; ++k) most = std::fmax(most, row[k]);
+            total = 0;
+            for (int64_t k = 0; k < categories; ++k) total += weight(k);
+          }
           const uint64_t bits = uint64_t{word(2 * i)} << 32 | word(2 * i + 1);
           const double wanted = static_cast<double>(bits >> 11) * 0x1p-53 * total;
           int64_t k = 0;
