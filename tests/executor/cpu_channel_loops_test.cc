@@ -32,10 +32,11 @@ TEST_P(ChannelLoopsTest, BatchNormRowsAgreeWithPlanes) {
       const Loops::Channels channels{mean.data(), scale.data(), beta.data(), b.data(), c.data()};
       std::vector<double> sum(lanes), square(lanes), grad(lanes), product(lanes);
       std::vector<float> y(x.size()), dx = dy;
-      loops().moments_rows(x.data(), rows, lanes, lanes, mean.data(), sum.data(), square.data());
-      loops().grad_sums_rows(dy.data(), x.data(), rows, lanes, lanes, channels, relu, grad.data(), product.data());
-      loops().normalize_rows(x.data(), y.data(), rows, lanes, channels, relu);
-      loops().grad_input_rows(dx.data(), x.data(), dx.data(), rows, lanes, channels, relu);
+      loops().channels.moments_rows(x.data(), rows, lanes, lanes, mean.data(), sum.data(), square.data());
+      loops().channels.grad_sums_rows(dy.data(), x.data(), rows, lanes, lanes, channels, relu, grad.data(),
+                                      product.data());
+      loops().channels.normalize_rows(x.data(), y.data(), rows, lanes, channels, relu);
+      loops().channels.grad_input_rows(dx.data(), x.data(), dx.data(), rows, lanes, channels, relu);
       for (int64_t l = 0; l < lanes; ++l) {
         double s = 0, q = 0, g = 0, p = 0;
         for (int64_t r = 0; r < rows; ++r) {
@@ -62,15 +63,15 @@ TEST_P(ChannelLoopsTest, BatchNormRowsAgreeWithPlanes) {
         }
         const Loops::Channel channel{mean[l], scale[l], beta[l], b[l], c[l]};
         double sums[2] = {}, grads[2] = {};
-        loops().moments(plane.data(), rows, mean[l], sums);
-        loops().grad_sums(dplane.data(), plane.data(), rows, channel, relu, grads);
+        loops().channels.moments(plane.data(), rows, mean[l], sums);
+        loops().channels.grad_sums(dplane.data(), plane.data(), rows, channel, relu, grads);
         ASSERT_NEAR(sums[0], s, 1e-4);
         ASSERT_NEAR(sums[1], q, 3e-4);
         ASSERT_NEAR(grads[0], g, 1e-4);
         ASSERT_NEAR(grads[1], p, 1e-4);
-        loops().normalize(plane.data(), out.data(), rows, channel, relu);
+        loops().channels.normalize(plane.data(), out.data(), rows, channel, relu);
         for (int64_t r = 0; r < rows; ++r) ASSERT_NEAR(out[r], y[r * lanes + l], 1e-6);
-        loops().grad_input(dplane.data(), plane.data(), out.data(), rows, channel, relu);
+        loops().channels.grad_input(dplane.data(), plane.data(), out.data(), rows, channel, relu);
         for (int64_t r = 0; r < rows; ++r) ASSERT_NEAR(out[r], dx[r * lanes + l], 1e-6);
       }
     }
@@ -91,16 +92,17 @@ TEST_P(ChannelLoopsTest, ReluCutsTheSameBothWays) {
     for (int64_t i = n / 2; i-- > 0;) x[i] = std::nextafter(x[i + 1], -1e9f);
     const std::vector<float> dy(n, 1.0f);
     const Loops::Channel channel{mean, scale, beta, 0, 0};
-    loops().normalize(x.data(), y.data(), n, channel, false);
-    loops().grad_input(dy.data(), x.data(), dx.data(), n, channel, true);
+    loops().channels.normalize(x.data(), y.data(), n, channel, false);
+    loops().channels.grad_input(dy.data(), x.data(), dx.data(), n, channel, true);
     const int64_t lanes = 20;
     const std::vector<float> means(lanes, mean), scales(lanes, scale), betas(lanes, beta), zeros(lanes, 0.0f);
     const Loops::Channels channels{means.data(), scales.data(), betas.data(), zeros.data(), zeros.data()};
-    loops().normalize_rows(x.data(), row_y.data(), n / lanes, lanes, channels, false);
-    loops().grad_input_rows(dy.data(), x.data(), row_dx.data(), n / lanes, lanes, channels, true);
+    loops().channels.normalize_rows(x.data(), row_y.data(), n / lanes, lanes, channels, false);
+    loops().channels.grad_input_rows(dy.data(), x.data(), row_dx.data(), n / lanes, lanes, channels, true);
     double passed[2] = {}, lane_sums[lanes] = {}, lane_products[lanes] = {};
-    loops().grad_sums(dy.data(), x.data(), n, channel, true, passed);
-    loops().grad_sums_rows(dy.data(), x.data(), n / lanes, lanes, lanes, channels, true, lane_sums, lane_products);
+    loops().channels.grad_sums(dy.data(), x.data(), n, channel, true, passed);
+    loops().channels.grad_sums_rows(dy.data(), x.data(), n / lanes, lanes, lanes, channels, true, lane_sums,
+                                    lane_products);
     int64_t positive = 0;
     for (int64_t i = 0; i < n; ++i) {
       ASSERT_EQ(dx[i] != 0, y[i] > 0) << c << " " << i;
@@ -206,11 +208,12 @@ std::vector<float> Gradients(const Loops& loops, int64_t lanes, const std::vecto
   const Loops::Channels channels{mean.data(), scale.data(), beta.data(), zeros.data(), zeros.data()};
   const Loops::Channel channel{mean[0], scale[0], beta[0], 0, 0};
   for (const bool relu : {false, true}) {
-    add(n, [&](float* dx) { loops.grad_input(dy.data(), x.data(), dx, n, channel, relu); });
-    add(n, [&](float* dx) { loops.grad_input_rows(dy.data(), x.data(), dx, 4, lanes, channels, relu); });
+    add(n, [&](float* dx) { loops.channels.grad_input(dy.data(), x.data(), dx, n, channel, relu); });
+    add(n, [&](float* dx) { loops.channels.grad_input_rows(dy.data(), x.data(), dx, 4, lanes, channels, relu); });
     std::vector<double> sums(static_cast<size_t>(2 * lanes + 2));
-    loops.grad_sums(dy.data(), x.data(), n, channel, relu, sums.data() + 2 * lanes);
-    loops.grad_sums_rows(dy.data(), x.data(), 4, lanes, lanes, channels, relu, sums.data(), sums.data() + lanes);
+    loops.channels.grad_sums(dy.data(), x.data(), n, channel, relu, sums.data() + 2 * lanes);
+    loops.channels.grad_sums_rows(dy.data(), x.data(), 4, lanes, lanes, channels, relu, sums.data(),
+                                  sums.data() + lanes);
     all.insert(all.end(), sums.begin(), sums.end());
   }
 

@@ -353,10 +353,10 @@ TEST_P(DoubleLoopsTest, AgreeWithTheFormulas) {
     EXPECT_EQ(loops.max(x.data(), n), *std::max_element(x.begin(), x.end())) << n;
 
     const LoopsOf<double>::Channel channel{0.5, 2, -0.25, 0, 0};
-    loops.normalize(x.data(), y.data(), n, channel, false);
+    loops.channels.normalize(x.data(), y.data(), n, channel, false);
     expect("normalize", [](double v) { return (v - 0.5) * 2 - 0.25; });
     double sums[2] = {};
-    loops.moments(x.data(), n, 0.5, sums);
+    loops.channels.moments(x.data(), n, 0.5, sums);
     double sum = 0, square = 0;
     for (double v : x) {
       sum += v - 0.5;

@@ -32,9 +32,9 @@ struct ActivationPass {
       alignas(64) Computed part[kPart];
       for (int64_t at = 0; at < n; at += kPart) {
         const int64_t count = std::min(kPart, n - at);
-        for (int64_t i = 0; i < count; ++i) part[i] = static_cast<Computed>(y[at + i]);
+        BestLoops().conversions.widen(y + at, part, count);
         loop(part, part, count);
-        for (int64_t i = 0; i < count; ++i) y[at + i] = static_cast<T>(part[i]);
+        BestLoops().conversions.narrow(part, y + at, count);
       }
     }
   }

@@ -32,23 +32,30 @@ ChannelPasses<T, E>::ChannelPasses(const ChannelView& view, int threads)
 }
 
 template <class T, class E>
-const T* ChannelPasses<T, E>::Read(const E* x, int64_t n, const Arrays& arrays, int thread, int which) const {
-  if constexpr (!kConverts) return x;
-  T* const part = arrays.parts + (3 * thread + which) * unit_elements();
-  for (int64_t at = 0; at < n; at += kUnit) {
-    flat::Cast(kDTypeOf<E>, x + at, kDTypeOf<T>, part + at, std::min(kUnit, n - at));
+auto ChannelPasses<T, E>::Read(const E* x, int64_t n, const Arrays& arrays, int thread, int which) const
+    -> const Element* {
+  if constexpr (!kConverts) {
+    return x;
+  } else {
+    T* const part = arrays.parts + (3 * thread + which) * unit_elements();
+    for (int64_t at = 0; at < n; at += kUnit) {
+      flat::Cast(kDTypeOf<E>, x + at, kDTypeOf<T>, part + at, std::min(kUnit, n - at));
+    }
+    return part;
   }
-  return part;
 }
 
 template <class T, class E>
-T* ChannelPasses<T, E>::Target(E* y, const Arrays& arrays, int thread) const {
-  if constexpr (!kConverts) return y;
-  return arrays.parts + (3 * thread + 2) * unit_elements();
+auto ChannelPasses<T, E>::Target(E* y, const Arrays& arrays, int thread) const -> Element* {
+  if constexpr (!kConverts) {
+    return y;
+  } else {
+    return arrays.parts + (3 * thread + 2) * unit_elements();
+  }
 }
 
 template <class T, class E>
-void ChannelPasses<T, E>::Write(const T* from, int64_t n, E* y) const {
+void ChannelPasses<T, E>::Write(const Element* from, int64_t n, E* y) const {
   for (int64_t at = 0; at < n && kConverts; at += kUnit) {
     flat::Cast(kDTypeOf<T>, from + at, kDTypeOf<E>, y + at, std::min(kUnit, n - at));
   }
@@ -106,7 +113,7 @@ void ChannelPasses<T, E>::SumByTeam(const Arrays& arrays, const F& sum) const {
 
 template <class T, class E>
 void ChannelPasses<T, E>::Moments(const E* x, const Arrays& arrays) const {
-  const LoopsOf<T>& loops = BestLoops<T>();
+  const auto& loops = BestLoops<T>().template ChannelsOf<Element>();
   const int64_t n = view_.channels;
   // The shift, kept in `mean`: what the first few elements of each channel are on average.
   T* shift = arrays.mean;
@@ -114,7 +121,7 @@ void ChannelPasses<T, E>::Moments(const E* x, const Arrays& arrays) const {
   std::fill_n(arrays.first, 2 * n, 0.0);
   const int64_t few = std::min(view_.rows, kFew);
   for (int64_t i = 0; i < groups_; ++i) {
-    const T* run = Read(x + i * view_.rows * lanes_, few * lanes_, arrays, 0, 0);
+    const Element* run = Read(x + i * view_.rows * lanes_, few * lanes_, arrays, 0, 0);
     if (view_.planes) {
       double sums[2] = {};
       loops.moments(run, few, 0, sums);
@@ -130,7 +137,7 @@ void ChannelPasses<T, E>::Moments(const E* x, const Arrays& arrays) const {
   }
 
   SumByTeam(arrays, [&](int64_t offset, int64_t rows, int64_t channel, int thread, double* first, double* second) {
-    const T* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
+    const Element* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
     if (view_.planes) {
       double sums[2] = {};
       loops.moments(in, rows, shift[channel], sums);
@@ -149,10 +156,10 @@ void ChannelPasses<T, E>::Moments(const E* x, const Arrays& arrays) const {
 
 template <class T, class E>
 void ChannelPasses<T, E>::GradSums(const E* dy, const E* x, const Arrays& arrays, bool relu) const {
-  const LoopsOf<T>& loops = BestLoops<T>();
+  const auto& loops = BestLoops<T>().template ChannelsOf<Element>();
   SumByTeam(arrays, [&](int64_t offset, int64_t rows, int64_t channel, int thread, double* first, double* second) {
-    const T* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
-    const T* dout = Read(dy + offset, rows * lanes_, arrays, thread, 1);
+    const Element* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
+    const Element* dout = Read(dy + offset, rows * lanes_, arrays, thread, 1);
     if (view_.planes) {
       double sums[2] = {};
       loops.grad_sums(dout, in, rows, arrays.At(channel), relu, sums);
@@ -166,10 +173,10 @@ void ChannelPasses<T, E>::GradSums(const E* dy, const E* x, const Arrays& arrays
 
 template <class T, class E>
 void ChannelPasses<T, E>::Normalize(const E* x, E* y, const Arrays& arrays, bool relu) const {
-  const LoopsOf<T>& loops = BestLoops<T>();
+  const auto& loops = BestLoops<T>().template ChannelsOf<Element>();
   ForTeam([&](int64_t offset, int64_t rows, int64_t channel, int thread) {
-    const T* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
-    T* out = Target(y + offset, arrays, thread);
+    const Element* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
+    Element* out = Target(y + offset, arrays, thread);
     if (view_.planes) {
       loops.normalize(in, out, rows, arrays.At(channel), relu);
     } else {
@@ -181,11 +188,11 @@ void ChannelPasses<T, E>::Normalize(const E* x, E* y, const Arrays& arrays, bool
 
 template <class T, class E>
 void ChannelPasses<T, E>::GradInput(const E* dy, const E* x, E* dx, const Arrays& arrays, bool relu) const {
-  const LoopsOf<T>& loops = BestLoops<T>();
+  const auto& loops = BestLoops<T>().template ChannelsOf<Element>();
   ForTeam([&](int64_t offset, int64_t rows, int64_t channel, int thread) {
-    const T* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
-    const T* dout = Read(dy + offset, rows * lanes_, arrays, thread, 1);
-    T* din = Target(dx + offset, arrays, thread);
+    const Element* in = Read(x + offset, rows * lanes_, arrays, thread, 0);
+    const Element* dout = Read(dy + offset, rows * lanes_, arrays, thread, 1);
+    Element* din = Target(dx + offset, arrays, thread);
     if (view_.planes) {
       loops.grad_input(dout, in, din, rows, arrays.At(channel), relu);
     } else {

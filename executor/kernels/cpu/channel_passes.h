@@ -4,7 +4,8 @@
 // shape, the layout and the number of threads only. Variances come from sums of (x - shift) and its square, the shift
 // being the mean of a few elements of the channel, so that nothing cancels; one pass over memory instead of two.
 //
-// Data of 16 bits are computed in float: a thread converts so many elements as stay in cache, and back.
+// Data of 16 bits are computed in float: bfloat16 by loops that read and write it; of float16 a thread converts so many
+// elements as stay in cache, and back.
 #pragma once
 
 #include <initializer_list>
@@ -25,7 +26,7 @@ class ChannelPasses {
   struct Arrays {
     double *first, *second;          // merged sums; each thread's partial sums follow
     T *mean, *scale, *beta, *b, *c;  // see typename LoopsOf<T>::Channel
-    T* parts;                        // elements of other type, as T
+    T* parts;                        // elements that are converted, as T
     typename LoopsOf<T>::Channel At(int64_t i) const { return {mean[i], scale[i], beta[i], b[i], c[i]}; }
     typename LoopsOf<T>::Channels From(int64_t i) const { return {mean + i, scale + i, beta + i, b + i, c + i}; }
   };
@@ -46,13 +47,14 @@ class ChannelPasses {
   void GradInput(const E* dy, const E* x, E* dx, const Arrays& arrays, bool relu) const;
 
  private:
-  static constexpr bool kConverts = !std::is_same_v<T, E>;
+  static constexpr bool kConverts = std::is_same_v<E, float16>;
+  using Element = std::conditional_t<kConverts, T, E>;
   int64_t unit_elements() const { return rows_per_unit_ * lanes_; }
-  // Elements of a unit as T, in the `which`th of a thread's three parts of scratch memory or where they are; where to
-  // put those of another unit; and from there to where they belong.
-  const T* Read(const E* x, int64_t n, const Arrays& arrays, int thread, int which) const;
-  T* Target(E* y, const Arrays& arrays, int thread) const;
-  void Write(const T* from, int64_t n, E* y) const;
+  // Elements of a unit as loops read them, in the `which`th of a thread's three parts of scratch memory or where they
+  // are; where to put those of another unit; and from there to where they belong.
+  const Element* Read(const E* x, int64_t n, const Arrays& arrays, int thread, int which) const;
+  Element* Target(E* y, const Arrays& arrays, int thread) const;
+  void Write(const Element* from, int64_t n, E* y) const;
   // pass(offset, rows, first channel, thread) for all units, by the team.
   template <class F>
   void ForTeam(const F& pass) const;

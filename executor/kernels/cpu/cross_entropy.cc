@@ -84,7 +84,7 @@ class Columns {
   // y = x - max - log_sum, of a run; neither of the two alone is as good.
   void SubtractBoth(const T* x, const T* max, const T* log_sum, T* y, int64_t m) const {
     if (is_row()) {
-      loops_.normalize(x, y, m, {.mean = *max, .scale = 1, .beta = -*log_sum, .b = 0, .c = 0}, false);
+      loops_.channels.normalize(x, y, m, {.mean = *max, .scale = 1, .beta = -*log_sum, .b = 0, .c = 0}, false);
     } else {
       Subtract(x, max, y, m);
       Subtract(y, log_sum, y, m);

@@ -39,8 +39,19 @@ template <class T>
 constexpr bool kIsHalf = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 // The run for halves of one for floats: a tile of each operand is converted in the nearest cache, results rounded once.
-constexpr int64_t kTile = 2048;
+// Tiles are short, so that memory is read while others are computed.
+constexpr int64_t kTile = 512;
 static_assert(kTile <= kSerialElements);  // flat::Cast stays in the calling thread
+template <class T>
+void ToFloats(const T* x, float* y, int64_t n) {
+  if constexpr (std::is_same_v<T, bfloat16>) return BestLoops().conversions.widen(x, y, n);
+  flat::Cast(kDTypeOf<T>, x, DType::kFloat32, y, n);
+}
+template <class T>
+void FromFloats(const float* x, T* y, int64_t n) {
+  if constexpr (std::is_same_v<T, bfloat16>) return BestLoops().conversions.narrow(x, y, n);
+  flat::Cast(DType::kFloat32, x, kDTypeOf<T>, y, n);
+}
 template <class T>
 Run InFloat(Run run, size_t operands, unsigned still) {
   return [=, run = std::move(run)](const Operands& x, void* y, int64_t n) {
@@ -53,10 +64,10 @@ Run InFloat(Run run, size_t operands, unsigned still) {
     for (int64_t at = 0; at < n; at += kTile) {
       const int64_t count = std::min(kTile, n - at);
       for (size_t k = 0; k < operands; ++k) {
-        if (!(still >> k & 1)) flat::Cast(kDTypeOf<T>, As<T>(x[k]) + at, DType::kFloat32, tiles[k], count);
+        if (!(still >> k & 1)) ToFloats(As<T>(x[k]) + at, tiles[k], count);
       }
       run(in, results, count);
-      flat::Cast(DType::kFloat32, results, kDTypeOf<T>, static_cast<T*>(y) + at, count);
+      FromFloats(results, static_cast<T*>(y) + at, count);
     }
   };
 }
@@ -292,15 +303,12 @@ void SumHalves(const void* const* inputs, size_t count, void* y, int64_t begin, 
   const auto add = BestLoops<float>().BinaryOf<native::fn::Add>();
   for (int64_t at = begin; at < end; at += kTile) {
     const int64_t n = std::min(kTile, end - at);
-    const auto load = [&](size_t i, float* to) {
-      flat::Cast(kDTypeOf<T>, As<T>(inputs[i]) + at, DType::kFloat32, to, n);
-    };
-    load(0, sum);
+    ToFloats(As<T>(inputs[0]) + at, sum, n);
     for (size_t i = 1; i < count; ++i) {
-      load(i, term);
+      ToFloats(As<T>(inputs[i]) + at, term, n);
       add(sum, term, sum, n);
     }
-    flat::Cast(DType::kFloat32, sum, kDTypeOf<T>, static_cast<T*>(y) + at, n);
+    FromFloats(sum, static_cast<T*>(y) + at, n);
   }
 }
 SumRange SumOf(DType dtype) {

@@ -61,7 +61,7 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
       const double count = static_cast<double>(n), rounded = attrs.center ? loops.sum(x, n) / count : 0;
       const T mean = static_cast<T>(rounded);
       double sums[2] = {};  // of x - mean and of its square
-      loops.moments(x, n, mean, sums);
+      loops.channels.moments(x, n, mean, sums);
       const double rest = attrs.center ? sums[0] * sums[0] / count : 0;
       const double inverse = 1 / std::sqrt((sums[1] - rest) / (attrs.sum ? 1 : count) + attrs.eps);
       const T factor = static_cast<T>(inverse);
@@ -70,8 +70,8 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
       } else {
         for (int64_t c = 0; c < view.channels; ++c) {
           const int64_t p = view.Parameter(g, c * view.inner);
-          loops.normalize(x + c * view.inner, y + c * view.inner, view.inner, {mean, factor * scale[p], shift[p], 0, 0},
-                          false);
+          loops.channels.normalize(x + c * view.inner, y + c * view.inner, view.inner,
+                                   {mean, factor * scale[p], shift[p], 0, 0}, false);
         }
       }
       if (T* means = args.out<T>(1)) means[g] = mean;
@@ -156,7 +156,7 @@ MaybeKernel MakeGradByChannel(const KernelSpec& spec, const GroupView& view) {
       double sums[2] = {};
       for (int64_t c = 0; c < view.channels; ++c) {
         double own[2] = {};
-        loops.grad_sums(dy + c * view.inner, x + c * view.inner, view.inner, {mean, 0, 0, 0, 0}, false, own);
+        loops.channels.grad_sums(dy + c * view.inner, x + c * view.inner, view.inner, {mean, 0, 0, 0, 0}, false, own);
         const double factor = scale[view.Parameter(g, c * view.inner)];
         for (int i : {0, 1}) sums[i] += factor * own[i];
         partial[(g * view.channels + c) * 2] = own[0];
@@ -166,8 +166,8 @@ MaybeKernel MakeGradByChannel(const KernelSpec& spec, const GroupView& view) {
       auto channel = Coefficients<T>(attrs, n, mean, inverse, sums);
       for (int64_t c = 0; c < view.channels; ++c) {
         channel.scale = static_cast<T>(inverse) * scale[view.Parameter(g, c * view.inner)];
-        loops.grad_input(dy + c * view.inner, x + c * view.inner, args.out<T>(0) + g * n + c * view.inner, view.inner,
-                         channel, false);
+        loops.channels.grad_input(dy + c * view.inner, x + c * view.inner, args.out<T>(0) + g * n + c * view.inner,
+                                  view.inner, channel, false);
       }
     });
     const int64_t parameters = view.parameters(), sets = view.groups * view.channels / parameters;

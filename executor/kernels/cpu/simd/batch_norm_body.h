@@ -1,5 +1,5 @@
 // Part of loops_body.h: the passes of batch normalisation over one channel's contiguous elements, and over rows of
-// channels.
+// channels. Elements E are Real, or bfloat16 beside floats, which becomes floats in registers.
 
 // Accumulates f(i) -> two vectors, in float within chunks and in double over them.
 template <class F, class P>
@@ -45,7 +45,8 @@ inline void TwoRowSums(int64_t rows, int64_t stride, int64_t begin, int64_t end_
   }
 }
 
-void Moments(const Real* x, int64_t n, Real shift, double* sums) {
+template <class E>
+void Moments(const E* x, int64_t n, Real shift, double* sums) {
   TwoSums(
       n, sums,
       [=](int64_t i, V * a, V * b) __attribute__((always_inline)) {
@@ -54,7 +55,7 @@ void Moments(const Real* x, int64_t n, Real shift, double* sums) {
         *b += d * d;
       },
       [=](int64_t i) __attribute__((always_inline)) {
-        const Real d = x[i] - shift;
+        const Real d = static_cast<Real>(x[i]) - shift;
         sums[0] += d;
         sums[1] += d * d;
       });
@@ -65,14 +66,15 @@ void Moments(const Real* x, int64_t n, Real shift, double* sums) {
 template <class F>
 inline void ForLanes(int64_t lanes, F f) {
   int64_t l = 0;
-  for (; l + kLanes <= lanes; l += kLanes) f(l, 0, kLanes, Load);
+  for (; l + kLanes <= lanes; l += kLanes) f(l, 0, kLanes, LoadWhole());
   if (l == lanes) return;
-  if (lanes > kLanes) return f(lanes - kLanes, l + kLanes - lanes, kLanes, Load);
+  if (lanes > kLanes) return f(lanes - kLanes, l + kLanes - lanes, kLanes, LoadWhole());
   f(
-      0, 0, lanes, [lanes](const Real* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
+      0, 0, lanes, [lanes](const auto* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
 }
 
-void MomentsRows(const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
+template <class E>
+void MomentsRows(const E* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
                  double* square) {
   ForLanes(
       lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
@@ -98,8 +100,8 @@ inline V Passed(V dy, V centred, V scale, V beta) {
   return dy;
 }
 
-template <bool kRelu>
-inline void GradSumsOf(const Real* dy, const Real* x, int64_t n, const Table::Channel& c, double* sums) {
+template <bool kRelu, class E>
+inline void GradSumsOf(const E* dy, const E* x, int64_t n, const Table::Channel& c, double* sums) {
   const V scale = Splat(c.scale), beta = Splat(c.beta);
   const Real mean = c.mean;
   const auto add = [=](V g, V v, V * a, V * b) __attribute__((always_inline)) {
@@ -112,17 +114,18 @@ inline void GradSumsOf(const Real* dy, const Real* x, int64_t n, const Table::Ch
       n, sums, [=](int64_t i, V * a, V * b) __attribute__((always_inline)) { add(Load(dy + i), Load(x + i), a, b); },
       [=](int64_t i) __attribute__((always_inline)) {
         V a = Splat(0), b = a;
-        add(Splat(dy[i]), Splat(x[i]), &a, &b);
+        add(Splat(static_cast<Real>(dy[i])), Splat(static_cast<Real>(x[i])), &a, &b);
         sums[0] += a[0];
         sums[1] += b[0];
       });
 }
-void GradSums(const Real* dy, const Real* x, int64_t n, const Table::Channel& c, bool relu, double* sums) {
+template <class E>
+void GradSums(const E* dy, const E* x, int64_t n, const Table::Channel& c, bool relu, double* sums) {
   relu ? GradSumsOf<true>(dy, x, n, c, sums) : GradSumsOf<false>(dy, x, n, c, sums);
 }
 
-template <bool kRelu>
-inline void GradSumsRowsOf(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes,
+template <bool kRelu, class E>
+inline void GradSumsRowsOf(const E* dy, const E* x, int64_t rows, int64_t stride, int64_t lanes,
                            const Table::Channels& c, double* sum, double* product) {
   ForLanes(
       lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
@@ -137,7 +140,8 @@ inline void GradSumsRowsOf(const Real* dy, const Real* x, int64_t rows, int64_t 
             });
       });
 }
-void GradSumsRows(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes,
+template <class E>
+void GradSumsRows(const E* dy, const E* x, int64_t rows, int64_t stride, int64_t lanes,
                   const Table::Channels& c, bool relu, double* sum, double* product) {
   relu ? GradSumsRowsOf<true>(dy, x, rows, stride, lanes, c, sum, product)
        : GradSumsRowsOf<false>(dy, x, rows, stride, lanes, c, sum, product);
@@ -150,7 +154,8 @@ inline V Normalized(V x, V mean, V scale, V beta) {
   return y;
 }
 
-void Normalize(const Real* x, Real* y, int64_t n, const Table::Channel& c, bool relu) {
+template <class E>
+void Normalize(const E* x, E* y, int64_t n, const Table::Channel& c, bool relu) {
   const V mean = Splat(c.mean), scale = Splat(c.scale), beta = Splat(c.beta);
   if (relu) {
     Map(
@@ -167,23 +172,24 @@ inline V InputGradient(V dy, V x, V mean, V scale, V beta, V b, V c) {
   return scale * Passed<kRelu>(dy, centred, scale, beta) + (b != 0 ? b * centred : Splat(0)) + c;
 }
 
-template <bool kRelu>
-inline void GradInputOf(const Real* dy, const Real* x, Real* dx, int64_t n, const Table::Channel& channel) {
+template <bool kRelu, class E>
+inline void GradInputOf(const E* dy, const E* x, E* dx, int64_t n, const Table::Channel& channel) {
   const V mean = Splat(channel.mean), scale = Splat(channel.scale), beta = Splat(channel.beta), b = Splat(channel.b),
           c = Splat(channel.c);
   Map2(
       dy, x, dx,
       n, [=](V g, V v) __attribute__((always_inline)) { return InputGradient<kRelu>(g, v, mean, scale, beta, b, c); });
 }
-void GradInput(const Real* dy, const Real* x, Real* dx, int64_t n, const Table::Channel& c, bool relu) {
+template <class E>
+void GradInput(const E* dy, const E* x, E* dx, int64_t n, const Table::Channel& c, bool relu) {
   relu ? GradInputOf<true>(dy, x, dx, n, c) : GradInputOf<false>(dy, x, dx, n, c);
 }
 
 // Rows of `lanes`, y = f(load, lane) where load(p) reads a vector of an input: vector by vector, the constants of all
 // lanes in registers if a row is one vector (blocked formats). Where the last vector of a row overlaps the one before,
 // it is computed before that is stored, so y may be x.
-template <class F, class G>
-inline void ForRows(int64_t rows, int64_t lanes, Real* y, F f, G part) {
+template <class E, class F, class G>
+inline void ForRows(int64_t rows, int64_t lanes, E* y, F f, G part) {
   if (lanes == kLanes) {
     for (int64_t row = 0; row < rows; ++row) Store(y + row * kLanes, f(row * kLanes, 0));
     return;
@@ -202,8 +208,8 @@ inline void ForRows(int64_t rows, int64_t lanes, Real* y, F f, G part) {
   }
 }
 
-template <bool kRelu>
-inline void NormalizeRowsOf(const Real* x, Real* y, int64_t rows, int64_t lanes, const Table::Channels& c) {
+template <bool kRelu, class E>
+inline void NormalizeRowsOf(const E* x, E* y, int64_t rows, int64_t lanes, const Table::Channels& c) {
   ForRows(
       rows, lanes, y,
       [=](int64_t at, int64_t l) __attribute__((always_inline)) {
@@ -213,12 +219,13 @@ inline void NormalizeRowsOf(const Real* x, Real* y, int64_t rows, int64_t lanes,
         return Normalized<kRelu>(LoadPart(x + at, n), LoadPart(c.mean, n), LoadPart(c.scale, n), LoadPart(c.beta, n));
       });
 }
-void NormalizeRows(const Real* x, Real* y, int64_t rows, int64_t lanes, const Table::Channels& c, bool relu) {
+template <class E>
+void NormalizeRows(const E* x, E* y, int64_t rows, int64_t lanes, const Table::Channels& c, bool relu) {
   relu ? NormalizeRowsOf<true>(x, y, rows, lanes, c) : NormalizeRowsOf<false>(x, y, rows, lanes, c);
 }
 
-template <bool kRelu>
-inline void GradInputRowsOf(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes,
+template <bool kRelu, class E>
+inline void GradInputRowsOf(const E* dy, const E* x, E* dx, int64_t rows, int64_t lanes,
                             const Table::Channels& c) {
   ForRows(
       rows, lanes, dx,
@@ -231,7 +238,8 @@ inline void GradInputRowsOf(const Real* dy, const Real* x, Real* dx, int64_t row
                                     LoadPart(c.scale, n), LoadPart(c.beta, n), LoadPart(c.b, n), LoadPart(c.c, n));
       });
 }
-void GradInputRows(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes, const Table::Channels& c,
+template <class E>
+void GradInputRows(const E* dy, const E* x, E* dx, int64_t rows, int64_t lanes, const Table::Channels& c,
                    bool relu) {
   relu ? GradInputRowsOf<true>(dy, x, dx, rows, lanes, c) : GradInputRowsOf<false>(dy, x, dx, rows, lanes, c);
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/dtype.h"
 #include "executor/kernels/cpu/simd/integers.h"
 #include "executor/kernels/native_functions.h"
 
@@ -62,6 +63,12 @@ struct LoopsOf {
   }
 
   void (*add_relu_grad)(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n);  // (g0 + g1) [y > 0]
+  // From and to bfloat16, of floats only: rounded to the nearest even one, NaN stays NaN.
+  struct Conversions {
+    void (*widen)(const bfloat16* x, Real* y, int64_t n);
+    void (*narrow)(const Real* x, bfloat16* y, int64_t n);
+  };
+  Conversions conversions;
   void (*scale)(const Real* x, Real* y, int64_t n, Real factor);
   double (*sum)(const Real* x, int64_t n);
   double (*exp_sum)(const Real* x, int64_t n, Real shift);  // sum e^(x - shift)
@@ -105,7 +112,7 @@ struct LoopsOf {
   };
   void (*add_products)(const Product& p);
 
-  // Batch normalisation. `stride` is the distance of rows, each of `lanes` channels.
+  // Batch normalisation of elements E. `stride` is the distance of rows, each of `lanes` channels.
   //   moments: sums of a contiguous array / of rows per lane: sum and sum of squares of (x - shift)
   //   grad_sums: sum g and sum g (x - mean), g = dy, or dy where (x - mean) scale + beta > 0 if `relu`
   //   normalize: y = (x - mean) scale + beta [, max 0]
@@ -117,17 +124,26 @@ struct LoopsOf {
   struct Channels {
     const Real *mean, *scale, *beta, *b, *c;
   };
-  void (*moments)(const Real* x, int64_t n, Real shift, double* sums);
-  void (*moments_rows)(const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
-                       double* square);
-  void (*grad_sums)(const Real* dy, const Real* x, int64_t n, const Channel& c, bool relu, double* sums);
-  void (*grad_sums_rows)(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Channels& c,
-                         bool relu, double* sum, double* product);
-  void (*normalize)(const Real* x, Real* y, int64_t n, const Channel& c, bool relu);
-  void (*normalize_rows)(const Real* x, Real* y, int64_t rows, int64_t lanes, const Channels& c, bool relu);
-  void (*grad_input)(const Real* dy, const Real* x, Real* dx, int64_t n, const Channel& c, bool relu);
-  void (*grad_input_rows)(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes, const Channels& c,
-                          bool relu);
+  template <class E>
+  struct ChannelLoops {
+    void (*moments)(const E* x, int64_t n, Real shift, double* sums);
+    void (*moments_rows)(const E* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
+                         double* square);
+    void (*grad_sums)(const E* dy, const E* x, int64_t n, const Channel& c, bool relu, double* sums);
+    void (*grad_sums_rows)(const E* dy, const E* x, int64_t rows, int64_t stride, int64_t lanes, const Channels& c,
+                           bool relu, double* sum, double* product);
+    void (*normalize)(const E* x, E* y, int64_t n, const Channel& c, bool relu);
+    void (*normalize_rows)(const E* x, E* y, int64_t rows, int64_t lanes, const Channels& c, bool relu);
+    void (*grad_input)(const E* dy, const E* x, E* dx, int64_t n, const Channel& c, bool relu);
+    void (*grad_input_rows)(const E* dy, const E* x, E* dx, int64_t rows, int64_t lanes, const Channels& c, bool relu);
+  };
+  ChannelLoops<Real> channels;
+  ChannelLoops<bfloat16> bfloat16_channels;  // of floats only
+  template <class E>
+  const ChannelLoops<E>& ChannelsOf() const {
+    if constexpr (std::is_same_v<E, bfloat16>) return bfloat16_channels;
+    if constexpr (std::is_same_v<E, Real>) return channels;
+  }
 
   // Normalisation of a group with parameters by position. affine: y = (x - mean) scale gamma + beta; affine_sums: sum g
   // and sum g (x - mean), g = dy gamma; affine_grad: dx = scale g + b (x - mean) + c, and to dgamma and dbeta are added

@@ -3,17 +3,28 @@
 
 using Table = LoopsOf<Real>;
 
+// Load and Store as arguments. (Classes, not lambdas: see UnaryLoop.)
+struct LoadWhole {
+  template <class E>
+  [[gnu::always_inline]] V operator()(const E* p) const {
+    return Load(p);
+  }
+};
+struct StoreWhole {
+  [[gnu::always_inline]] void operator()(Real* p, V v) const { Store(p, v); }
+};
+
 // ---- maps ----
 
-template <class F>
-inline void Map(const Real* x, Real* y, int64_t n, F f) {
+template <class E, class F>
+inline void Map(const E* x, E* y, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(y + i, f(Load(x + i)));
   if (i < n) StorePart(y + i, n - i, f(LoadPart(x + i, n - i)));
 }
 
-template <class F>
-inline void Map2(const Real* a, const Real* b, Real* y, int64_t n, F f) {
+template <class E, class F>
+inline void Map2(const E* a, const E* b, E* y, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(y + i, f(Load(a + i), Load(b + i)));
   if (i < n) StorePart(y + i, n - i, f(LoadPart(a + i, n - i), LoadPart(b + i, n - i)));
@@ -50,6 +61,14 @@ void AddReluGrad(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_
     Store(dx + i, Load(y + i) > 0 ? Load(g0 + i) + Load(g1 + i) : Splat(0));
   }
   for (; i < n; ++i) dx[i] = y[i] > 0 ? g0[i] + g1[i] : 0;
+}
+
+// Between types of elements, one of them Real.
+template <class From, class To>
+void Convert(const From* x, To* y, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(y + i, Load(x + i));
+  if (i < n) StorePart(y + i, n - i, LoadPart(x + i, n - i));
 }
 
 void Scale(const Real* x, Real* y, int64_t n, Real factor) {
@@ -180,7 +199,7 @@ void SoftmaxGrad(const Real* dy, const Real* y, Real* dx, int64_t n, Real factor
 template <class F>
 inline void ForColumns(int64_t inner, F f) {
   int64_t i = 0;
-  for (; i + kLanes <= inner; i += kLanes) f(i, Load, Store);
+  for (; i + kLanes <= inner; i += kLanes) f(i, LoadWhole(), StoreWhole());
   if (i < inner) {
     const int64_t m = inner - i;
     f(
@@ -250,6 +269,25 @@ constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<
   return {BinaryScalarA<F>...};
 }
 
+template <class E>
+constexpr Table::ChannelLoops<E> ChannelTable() {
+  if constexpr (sizeof(E) < sizeof(float) && sizeof(Real) > sizeof(float)) {
+    return {};
+  } else {
+    return {Moments<E>,   MomentsRows<E>,   GradSums<E>,  GradSumsRows<E>,
+            Normalize<E>, NormalizeRows<E>, GradInput<E>, GradInputRows<E>};
+  }
+}
+
+template <class E>
+constexpr Table::Conversions ConversionTable() {
+  if constexpr (std::is_same_v<E, float>) {
+    return {Convert<bfloat16, E>, Convert<E, bfloat16>};
+  } else {
+    return {};
+  }
+}
+
 constexpr Table TableOf(const char* name) {
   return {
       .name = name,
@@ -263,6 +301,7 @@ constexpr Table TableOf(const char* name) {
       .curve = CurveTable(CurveFunctions()),
       .curve_grad = CurveGradTable(CurveFunctions()),
       .add_relu_grad = AddReluGrad,
+      .conversions = ConversionTable<Real>(),
       .scale = Scale,
       .sum = Sum,
       .exp_sum = ExpSum,
@@ -283,14 +322,8 @@ constexpr Table TableOf(const char* name) {
       .vector_matrix = VectorMatrix,
       .axpy = Axpy,
       .add_products = AddProducts,
-      .moments = Moments,
-      .moments_rows = MomentsRows,
-      .grad_sums = GradSums,
-      .grad_sums_rows = GradSumsRows,
-      .normalize = Normalize,
-      .normalize_rows = NormalizeRows,
-      .grad_input = GradInput,
-      .grad_input_rows = GradInputRows,
+      .channels = ChannelTable<Real>(),
+      .bfloat16_channels = ChannelTable<bfloat16>(),
       .affine = ScaleAndShift,
       .affine_sums = AffineSums,
       .affine_grad = AffineGrad,

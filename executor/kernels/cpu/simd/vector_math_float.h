@@ -2,6 +2,7 @@
 // or 2 units in the last place.
 
 #include "executor/kernels/cpu/simd/vector_math.h"
+#include "executor/kernels/cpu/simd/bfloat16_body.h"
 
 // 2^n, -126 <= n <= 127
 inline V PowerOf2(I n) { return (V)((n + 127) << 23); }

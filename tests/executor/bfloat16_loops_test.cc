@@ -1,0 +1,102 @@
+// The vector loops that read and write bfloat16, in every set of instructions that runs here.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/philox.h"
+#include "tests/executor/loop_tables.h"
+
+namespace bindery::cpu {
+namespace {
+
+class BFloat16LoopsTest : public testing::TestWithParam<const Loops*> {
+ protected:
+  const Loops& loops() const { return *GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(All, BFloat16LoopsTest, testing::ValuesIn(LoopTables()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+// All there are to floats and back; and floats of any bits, NaN, infinities, denormal ones and ties among them.
+TEST_P(BFloat16LoopsTest, ConversionsAreThoseOfTheType) {
+  std::vector<bfloat16> halves(1 << 16), back(halves.size());
+  for (size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<uint16_t>(i);
+  std::vector<float> floats(halves.size());
+  loops().conversions.widen(halves.data(), floats.data(), 1 << 16);
+  loops().conversions.narrow(floats.data(), back.data(), 1 << 16);
+  for (size_t i = 0; i < halves.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(floats[i]), i << 16);
+    ASSERT_EQ(back[i].bits, bfloat16(floats[i]).bits) << i;
+  }
+  PhiloxStream stream(5, "bits");
+  for (const int64_t n : {1, 3, 15, 16, 17, 31, 10000}) {
+    std::vector<float> x(static_cast<size_t>(n));
+    for (float& value : x) {
+      const uint32_t bits = stream.Next();
+      value = std::bit_cast<float>(bits % 4 == 0 ? (bits & 0xffff0000u) | 0x8000u : bits);
+    }
+    std::vector<bfloat16> y(x.size() + 1);
+    loops().conversions.narrow(x.data(), y.data(), n);
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i].bits, bfloat16(x[i]).bits) << x[i];
+    EXPECT_EQ(y.back().bits, 0) << n;
+  }
+}
+
+// Loops over bfloat16 are those over the floats that they are, with results rounded once.
+TEST_P(BFloat16LoopsTest, BatchNormOfBFloat16IsThatOfFloats) {
+  for (int64_t lanes : {1, 3, 4, 8, 16, 20, 33}) {
+    const int64_t rows = 131, n = rows * lanes;
+    const auto rounded = [&](const char* name) {
+      std::vector<bfloat16> halves;
+      for (const float value : RandomFloats(n, name)) halves.emplace_back(value);
+      return halves;
+    };
+    const std::vector<bfloat16> x = rounded("x"), dy = rounded("dy");
+    std::vector<float> wide_x(x.size()), wide_dy(x.size()), wide_y(x.size());
+    loops().conversions.widen(x.data(), wide_x.data(), n);
+    loops().conversions.widen(dy.data(), wide_dy.data(), n);
+    std::vector<bfloat16> y(x.size()), wanted(x.size());
+    const auto expect_same = [&](const char* what) {
+      loops().conversions.narrow(wide_y.data(), wanted.data(), n);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i].bits, wanted[i].bits) << what << " " << lanes << " " << i;
+    };
+    const std::vector<float> mean = RandomFloats(lanes, "mean"), scale = RandomFloats(lanes, "scale", 0.5f, 2),
+                             beta = RandomFloats(lanes, "beta"), b = RandomFloats(lanes, "b"),
+                             c = RandomFloats(lanes, "c");
+    const Loops::Channels channels{mean.data(), scale.data(), beta.data(), b.data(), c.data()};
+    const Loops::Channel channel{mean[0], scale[0], beta[0], b[0], c[0]};
+    const auto& halves = loops().bfloat16_channels;
+    const auto& floats = loops().channels;
+    for (const bool relu : {false, true}) {
+      halves.normalize(x.data(), y.data(), n, channel, relu);
+      floats.normalize(wide_x.data(), wide_y.data(), n, channel, relu);
+      expect_same("normalize");
+      halves.normalize_rows(x.data(), y.data(), rows, lanes, channels, relu);
+      floats.normalize_rows(wide_x.data(), wide_y.data(), rows, lanes, channels, relu);
+      expect_same("normalize_rows");
+      halves.grad_input(dy.data(), x.data(), y.data(), n, channel, relu);
+      floats.grad_input(wide_dy.data(), wide_x.data(), wide_y.data(), n, channel, relu);
+      expect_same("grad_input");
+      y = dy;  // in place
+      halves.grad_input_rows(y.data(), x.data(), y.data(), rows, lanes, channels, relu);
+      floats.grad_input_rows(wide_dy.data(), wide_x.data(), wide_y.data(), rows, lanes, channels, relu);
+      expect_same("grad_input_rows");
+      std::vector<double> sums(static_cast<size_t>(4 * lanes + 4)), wanted_sums(sums.size());
+      const auto add = [&](const auto& table, const auto* g, const auto* v, double* to) {
+        table.moments(v, n, mean[0], to);
+        table.grad_sums(g, v, n, channel, relu, to + 2);
+        table.moments_rows(v, rows, lanes, lanes, mean.data(), to + 4, to + 4 + lanes);
+        table.grad_sums_rows(g, v, rows, lanes, lanes, channels, relu, to + 4 + 2 * lanes, to + 4 + 3 * lanes);
+      };
+      add(halves, dy.data(), x.data(), sums.data());
+      add(floats, wide_dy.data(), wide_x.data(), wanted_sums.data());
+      EXPECT_EQ(sums, wanted_sums) << lanes << " " << relu;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bindery::cpu
