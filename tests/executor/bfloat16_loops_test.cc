@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/philox.h"
+#include "executor/kernels/cpu/simd/bfloat16_products.h"
 #include "tests/executor/loop_tables.h"
 
 namespace bindery::cpu {
@@ -94,6 +95,55 @@ TEST_P(BFloat16LoopsTest, BatchNormOfBFloat16IsThatOfFloats) {
       add(halves, dy.data(), x.data(), sums.data());
       add(floats, wide_dy.data(), wide_x.data(), wanted_sums.data());
       EXPECT_EQ(sums, wanted_sums) << lanes << " " << relu;
+    }
+  }
+}
+
+// Products of what is rounded, in both orders of what is multiplied; behind its last column and number there is NaN.
+TEST(RoundedProducts, AreThoseOfRoundedNumbers) {
+  const RoundedProducts add = BestRoundedProducts();
+  if (!add) GTEST_SKIP() << "no units for bfloat16";
+  constexpr int64_t kTile = Loops::kTile;
+  const auto half = [](float value) { return static_cast<double>(static_cast<float>(bfloat16(value))); };
+  for (const bool along : {false, true}) {
+    for (const int64_t rows : {1, 7, 8, 64, 70, 150}) {
+      for (const int64_t depth : {1, 2, 15, 33, 64, 65, 130}) {
+        const int64_t columns = rows % 2 == 0 ? kTile : 40;
+        std::vector<float> a = RandomFloats(rows * depth, "a"), b = RandomFloats(depth * kTile, "b"),
+                           y = RandomFloats(rows * kTile, "y");
+        const std::vector<float> before = y;
+        for (int64_t k = 0; k < depth; ++k) {
+          for (int64_t j = columns; j < kTile; ++j) b[k * kTile + j] = NAN;
+        }
+        a.insert(a.end(), 2 * kTile, NAN);
+        const int64_t a_row = along ? depth : 1, a_column = along ? 1 : rows;
+        add({.a = a.data(),
+             .a_row = a_row,
+             .a_column = a_column,
+             .b = b.data(),
+             .y = y.data(),
+             .rows = rows,
+             .depth = depth,
+             .columns = columns});
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < columns; ++j) {
+            double sum = before[i * kTile + j];
+            for (int64_t k = 0; k < depth; ++k) sum += half(a[i * a_row + k * a_column]) * half(b[k * kTile + j]);
+            ASSERT_NEAR(y[i * kTile + j], sum, 2e-5) << along << " " << rows << " " << depth << " " << i << " " << j;
+          }
+        }
+      }
+    }
+  }
+  // What is not finite.
+  for (const float special : {INFINITY, -INFINITY, NAN}) {
+    std::vector<float> a(2, 1.0f), b(2 * kTile, 1.0f), y(kTile);
+    a[1] = special;
+    add({.a = a.data(), .a_row = 2, .a_column = 1, .b = b.data(), .y = y.data(), .rows = 1, .depth = 2});
+    if (std::isnan(special)) {
+      EXPECT_TRUE(std::isnan(y[0]));
+    } else {
+      EXPECT_EQ(y[0], special);
     }
   }
 }

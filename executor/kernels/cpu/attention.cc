@@ -2,6 +2,9 @@
 // that keys and values are read as they lie, and a softmax over keys works on vectors of queries. Forward the softmax
 // is an online one: the greatest score and the sum so far are kept for each query, and what was summed before is scaled
 // where a greater one comes.
+//
+// Bfloat16 is computed in float, but for products where the processor has units for them: these round what they
+// multiply, so queries are taken as they are and what scales them scales the scores.
 #include "symbol/ops/attention.h"
 
 #include <algorithm>
@@ -12,7 +15,9 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/panels.h"
+#include "executor/kernels/cpu/simd/bfloat16_products.h"
 #include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/through_float.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -23,17 +28,23 @@ struct Block {
   int64_t sample, head, query, queries, key, keys;
 };
 
-template <class Real>
+template <class Real, bool kRounds>
 struct Scores {
   const LoopsOf<Real>& loops = BestLoops<Real>();
+  void (*add_products)(const typename LoopsOf<Real>::Product& p) = loops.add_products;
   AttentionAttrs attrs;
   AttentionForm form;
+  Real query_factor, score_factor = 1;  // their product is the scale
   bool is_bool = false;
   std::array<int64_t, 4> mask_strides{};
 
   Scores(const KernelSpec& spec, const AttentionAttrs& a, int first)  // inputs from `first` on: query, key, value, mask
-      : attrs(a),
-        form(FormOf(a, spec.inputs[first].shape, spec.inputs[first + 1].shape, spec.inputs[first + 2].shape)) {
+      : attrs(a), form(FormOf(a, spec.inputs[first].shape, spec.inputs[first + 1].shape, spec.inputs[first + 2].shape)),
+        query_factor(static_cast<Real>(form.scale)) {
+    if constexpr (kRounds) {
+      add_products = BestRoundedProducts();
+      std::swap(query_factor, score_factor);
+    }
     if (!attrs.masked) return;
     is_bool = spec.inputs[first + 3].dtype == DType::kBool;
     mask_strides = MaskStrides(spec.inputs[first + 3].shape);
@@ -65,14 +76,14 @@ struct Scores {
   void Multiply(const Block& b, const Real* rows, int64_t row_step, int64_t width, const Real* columns,
                 Real* tile) const {
     std::fill_n(tile, b.keys * kTile, Real{0});
-    loops.add_products({.a = rows,
-                        .a_row = row_step,
-                        .a_column = 1,
-                        .b = columns,
-                        .y = tile,
-                        .rows = b.keys,
-                        .depth = width,
-                        .columns = b.queries});
+    add_products({.a = rows,
+                  .a_row = row_step,
+                  .a_column = 1,
+                  .b = columns,
+                  .y = tile,
+                  .rows = b.keys,
+                  .depth = width,
+                  .columns = b.queries});
   }
   void Exponentials(const Block& b, Real* tile) const {
     loops.template UnaryOf<native::fn::Exp>()(tile, tile, b.keys * kTile);
@@ -83,6 +94,7 @@ struct Scores {
   void Compute(const Arguments& args, int first, const Block& b, const Real* columns, Real* tile, Real* slopes) const {
     const Real* keys = args.in<Real>(first + 1) + Start(form.key, b.sample, b.head / group(), b.key);
     Multiply(b, keys, form.key.row, form.depth, columns, tile);
+    if (score_factor != 1) loops.scale(tile, tile, b.keys * kTile, score_factor);
     if (attrs.softcap > 0) {
       const Real cap = static_cast<Real>(attrs.softcap);
       const int64_t n = b.keys * kTile;
@@ -129,11 +141,11 @@ struct Pieces {
 };
 
 // (query, key, value [, mask]) -> output, log_sum_exp
-template <class Real>
+template <class Real, bool kRounds = false>
 MaybeKernel MakeAttention(const KernelSpec& spec) {
-  const Scores<Real> scores(spec, spec.attributes<AttentionAttrs>(), 0);
+  const Scores<Real, kRounds> scores(spec, spec.attributes<AttentionAttrs>(), 0);
   const int64_t own = CheckedMul(kTile, CheckedAdd(CheckedAdd(scores.form.depth, scores.form.width), kTile + 4));
-  Kernel kernel = PlainKernel(spec, "online");
+  Kernel kernel = PlainKernel(spec, kRounds ? "online bf16" : "online");
   kernel.scratch_bytes = CheckedMul(CheckedMul(own, sizeof(Real)), spec.threads);
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
     const AttentionForm& f = scores.form;
@@ -159,7 +171,7 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
         b.query = (turn % 2 == 0 ? turn / 2 : blocks - 1 - turn / 2) * kTile;
         b.queries = std::min(kTile, f.queries - b.query);
         const Real* queries = args.in<Real>(0) + scores.Start(f.query, b.sample, b.head, b.query);
-        LoadColumns(queries, f.query.row, b.queries, f.depth, static_cast<Real>(f.scale), columns);
+        LoadColumns(queries, f.query.row, b.queries, f.depth, scores.query_factor, columns);
         const Real* values = args.in<Real>(2) + scores.Start(f.value, b.sample, b.head / scores.group(), 0);
         std::fill_n(sums, f.width * kTile, Real{0});
         std::fill_n(total, kTile, Real{0});
@@ -180,14 +192,14 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
           for (int64_t i = 0; i < f.width && b.key > seen.first; ++i) {
             times(sums + i * kTile, factor, sums + i * kTile, kTile);
           }
-          loops.add_products({.a = values + b.key * f.value.row,
-                              .a_row = 1,
-                              .a_column = f.value.row,
-                              .b = tile,
-                              .y = sums,
-                              .rows = f.width,
-                              .depth = b.keys,
-                              .columns = b.queries});
+          scores.add_products({.a = values + b.key * f.value.row,
+                               .a_row = 1,
+                               .a_column = f.value.row,
+                               .b = tile,
+                               .y = sums,
+                               .rows = f.width,
+                               .depth = b.keys,
+                               .columns = b.queries});
         }
         Real* y = args.out<Real>(0) + scores.Start(f.output, b.sample, b.head, b.query);
         Real* log_sum_exp = args.out<Real>(1);
@@ -214,9 +226,9 @@ struct Part {
   bool of_queries, of_keys;
 };
 
-template <class Real>
+template <class Real, bool kRounds>
 struct Backward {
-  Scores<Real> scores;
+  Scores<Real, kRounds> scores;
   int output, scores_out;  // input and output numbers
 
   int64_t key_panels() const { return CeilDiv(scores.form.keys, kTile); }
@@ -241,6 +253,7 @@ struct Backward {
     Real *const log_sum_exp = scratch.Take(kTile), *const dots = scratch.Take(kTile);
     const auto& loops = scores.loops;
     const auto times = loops.template BinaryOf<native::fn::Mul>();
+    const auto add = scores.add_products;
     const Real scale = static_cast<Real>(f.scale);
     const Real* all_keys = args.in<Real>(2) + scores.Start(f.key, sample, kv_head, 0);
     const Real* all_values = args.in<Real>(3) + scores.Start(f.value, sample, kv_head, 0);
@@ -261,8 +274,8 @@ struct Backward {
         const Real* q = args.in<Real>(1) + scores.Start(f.query, sample, head, query);
         const int64_t at = scores.Start(f.output, sample, head, query);
         const Real *dy = args.in<Real>(0) + at, *y = args.in<Real>(output) + at;
-        LoadColumns(q, f.query.row, b.queries, f.depth, scale, columns);
-        LoadPanels(q, f.query.row, b.queries, f.depth, scale, rows);
+        LoadColumns(q, f.query.row, b.queries, f.depth, scores.query_factor, columns);
+        LoadPanels(q, f.query.row, b.queries, f.depth, scores.query_factor, rows);
         LoadColumns(dy, f.output.row, b.queries, f.width, Real{1}, dy_columns);
         LoadPanels(dy, f.output.row, b.queries, f.width, Real{1}, dy_rows);
         std::fill_n(log_sum_exp, 2 * kTile, Real{0});
@@ -279,16 +292,17 @@ struct Backward {
           scores.Compute(args, 1, b, columns, p, slopes);
           scores.Subtract(b, p, log_sum_exp);
           scores.Exponentials(b, p);
-          if (part.of_keys) AddToPanels(p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
+          if (part.of_keys)
+            AddToPanels(add, p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
           scores.Multiply(b, all_values + b.key * f.value.row, f.value.row, f.width, dy_columns, dp);
           scores.Subtract(b, dp, dots);
           times(dp, p, dp, b.keys * kTile);
           if (part.of_queries && scores_out >= 0) StoreScores(args, b, dp);
           if (scores.attrs.softcap > 0) times(dp, slopes, dp, b.keys * kTile);
-          if (part.of_keys) AddToPanels(dp, kTile, 1, rows, b.keys, b.queries, f.depth, key_grads + block * depth);
+          if (part.of_keys) AddToPanels(add, dp, kTile, 1, rows, b.keys, b.queries, f.depth, key_grads + block * depth);
           if (!part.of_queries) continue;
           LoadPanels(all_keys + b.key * f.key.row, f.key.row, b.keys, f.depth, Real{1}, keys);
-          AddToPanels(dp, 1, kTile, keys, b.queries, b.keys, f.depth, query_grads);
+          AddToPanels(add, dp, 1, kTile, keys, b.queries, b.keys, f.depth, query_grads);
         }
         if (Real* out = args.out<Real>(0); out && part.of_queries) {
           StorePanels(query_grads, b.queries, f.depth, scale, out + scores.Start(f.query, sample, head, query),
@@ -299,8 +313,8 @@ struct Backward {
     for (int64_t block = part.block; block < part.last_block && part.of_keys; ++block) {
       const int64_t key = block * kTile, count = std::min(kTile, f.keys - key);
       if (Real* out = args.out<Real>(1)) {
-        StorePanels(key_grads + block * depth, count, f.depth, Real{1}, out + scores.Start(f.key, sample, kv_head, key),
-                    f.key.row);
+        StorePanels(key_grads + block * depth, count, f.depth, scores.score_factor,
+                    out + scores.Start(f.key, sample, kv_head, key), f.key.row);
       }
       if (Real* out = args.out<Real>(2)) {
         StorePanels(value_grads + block * width, count, f.width, Real{1},
@@ -321,12 +335,13 @@ struct Backward {
 };
 
 // (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
-template <class Real>
+template <class Real, bool kRounds = false>
 MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<AttentionGradAttrs>();
-  const Backward<Real> backward{Scores<Real>(spec, attrs, 1), attrs.masked ? 5 : 4, attrs.mask_grad ? 3 : -1};
+  const Backward<Real, kRounds> backward{Scores<Real, kRounds>(spec, attrs, 1), attrs.masked ? 5 : 4,
+                                         attrs.mask_grad ? 3 : -1};
   const int64_t own = backward.scratch();
-  Kernel kernel = PlainKernel(spec, "recomputed");
+  Kernel kernel = PlainKernel(spec, kRounds ? "recomputed bf16" : "recomputed");
   kernel.scratch_bytes = CheckedMul(CheckedMul(own, sizeof(Real)), spec.threads);
   const int threads = spec.threads;
   const int64_t all_scores = attrs.mask_grad ? spec.outputs[3].shape.Elements() : 0;
@@ -359,9 +374,15 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   });
 }
 
+template <KernelMaker kFloat, KernelMaker kDouble, KernelMaker kRounding>
+MaybeKernel OfFloats(const KernelSpec& spec) {
+  const bool rounds = spec.inputs[0].dtype == DType::kBFloat16 && BestRoundedProducts();
+  return rounds ? ThroughFloat(spec, kRounding) : OfReals<kFloat, kDouble>(spec);
+}
+
 constexpr KernelEntry kEntries[] = {
-    {"Attention", OfReals<MakeAttention<float>, MakeAttention<double>>},
-    {"AttentionGrad", OfReals<MakeAttentionGrad<float>, MakeAttentionGrad<double>>},
+    {"Attention", OfFloats<MakeAttention<float>, MakeAttention<double>, MakeAttention<float, true>>},
+    {"AttentionGrad", OfFloats<MakeAttentionGrad<float>, MakeAttentionGrad<double>, MakeAttentionGrad<float, true>>},
 };
 
 }  // namespace

@@ -37,19 +37,19 @@ void StorePanels(const Real* panels, int64_t rows, int64_t width, Real factor, R
     }
   }
 }
-// panels += a (rows, depth) b, both of `width` columns.
+// panels += a (rows, depth) b, both of `width` columns, by `add`, which is add_products or the like.
 template <class Real>
-void AddToPanels(const Real* a, int64_t a_row, int64_t a_column, const Real* b, int64_t rows, int64_t depth,
-                 int64_t width, Real* panels) {
+void AddToPanels(void (*add)(const typename LoopsOf<Real>::Product& p), const Real* a, int64_t a_row, int64_t a_column,
+                 const Real* b, int64_t rows, int64_t depth, int64_t width, Real* panels) {
   for (int64_t at = 0; at < width; at += kTile, b += kTile * kTile, panels += kTile * kTile) {
-    BestLoops<Real>().add_products({.a = a,
-                                    .a_row = a_row,
-                                    .a_column = a_column,
-                                    .b = b,
-                                    .y = panels,
-                                    .rows = rows,
-                                    .depth = depth,
-                                    .columns = std::min(kTile, width - at)});
+    add({.a = a,
+         .a_row = a_row,
+         .a_column = a_column,
+         .b = b,
+         .y = panels,
+         .rows = rows,
+         .depth = depth,
+         .columns = std::min(kTile, width - at)});
   }
 }
 
