@@ -93,6 +93,15 @@ std::vector<OperatorCase> ConvolutionCases() {
                       {.num_filter = 12, .kernel = {3, 2}, .pad = {1, 1}}),
       ConvolutionCase("16 to 24 channels, padded more than covered", {1, 16, 2, 3},
                       {.num_filter = 24, .kernel = {3, 3}, .pad = {3, 1}}),
+      // Places two at a time: whose last window ends within the data and beyond, and more samples than there are parts.
+      ConvolutionCase("16 to 32 channels, rows of 8", {3, 16, 5, 8},
+                      {.num_filter = 32, .kernel = {3, 3}, .pad = {1, 1}, .no_bias = true}),
+      ConvolutionCase("32 to 16 channels, stride, rows of 7", {2, 32, 7, 7},
+                      {.num_filter = 16, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .no_bias = true}),
+      ConvolutionCase("16 to 16 channels, stride, rows of 8", {2, 16, 6, 8},
+                      {.num_filter = 16, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .no_bias = true}),
+      ConvolutionCase("16 to 16 channels, 19 samples", {19, 16, 1, 4},
+                      {.num_filter = 16, .kernel = {3, 3}, .pad = {1, 1}, .no_bias = true}),
       // Rows of vectors: that overlap, with padding and dilation, of one axis, of as few samples as threads, and of more
       // than are summed up at once.
       ConvolutionCase("5 to 10 channels, rows of 13", {3, 5, 4, 13},

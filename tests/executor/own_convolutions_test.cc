@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "executor/kernels/cpu/direct_convolution.h"
 #include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/dnnl_util.h"
 #include "symbol/ops.h"
 #include "symbol/ops/convolution.h"
 #include "symbol/ops/fusions.h"
+#include "tests/executor/graph_runner.h"
 #include "tests/executor/run_kernel.h"
+#include "tests/executor/values.h"
 
 namespace bindery::cpu {
 namespace {
@@ -152,6 +156,49 @@ TEST(DirectConvolution, BothWaysHaveNames) {
   ASSERT_TRUE(as_it_lies && inside);
   EXPECT_EQ(as_it_lies->implementation, "direct");
   EXPECT_EQ(inside->implementation, "direct inside");
+}
+
+// Places that are not there are multiplied by nothing, so infinities and NaN at the sides come where the reference has
+// them, and nowhere else; and the same bits with any number of threads.
+TEST(BFloat16GradWeight, SpecialValuesAtTheSidesAndAnyNumberOfThreads) {
+  for (const int64_t stride : {1, 2}) {
+    for (const int64_t width : {7, 8}) {
+      const ConvolutionAttrs attrs{
+          .num_filter = 16, .kernel = {3, 3}, .stride = {stride, stride}, .pad = {1, 1}, .no_bias = true};
+      const int64_t rows = stride == 1 ? 5 : 3, columns = stride == 1 ? width : 4;
+      const Shape data = {3, 32, 5, width}, output = {3, 16, rows, columns};
+      KernelSpec spec = SpecOf(ConvolutionGradWeightOp(), attrs, {output, data}, {16, 32, 3, 3}, 2);
+      for (ValueType& type : spec.inputs) type.dtype = DType::kBFloat16;
+      spec.outputs[0].dtype = DType::kBFloat16;
+      const bool taken = BFloat16ConvolutionGradWeight(spec).has_value();
+      EXPECT_EQ(taken, Allows(dnnl::cpu_isa::avx512_core_bf16) && columns % 2 == 0);
+      if (!taken) continue;  // oneDNN's multiplies by what stands for places that are not there
+      const Symbol dw = Apply(ConvolutionGradWeightOp(), attrs, {Variable("dy"), Variable("x")}, "dw");
+      for (const float special : {0.0f, INFINITY, -INFINITY, NAN}) {
+        for (const bool in_data : {false, true}) {
+          HostTensorMap inputs = {{"dy", Uniform(output).Cast(DType::kBFloat16)},
+                                  {"x", Uniform(data).Cast(DType::kBFloat16)}};
+          HostTensor& changed = inputs.at(in_data ? "x" : "dy");
+          const int64_t last_row = changed.shape()[2] - 1, last = changed.shape()[3] - 1, row = last + 1;
+          bfloat16* const values = changed.data<bfloat16>().data();
+          const int64_t plane = row * (last_row + 1);
+          for (const int64_t at :
+               {int64_t{0}, plane + last, 2 * plane + last_row * row, 3 * plane + last_row * row + last}) {
+            values[at] = bfloat16(special);
+          }
+          const auto run = [&](KernelPolicy policy, int threads) {
+            return RunGraph(dw, inputs, {.policy = policy, .threads = threads}).outputs[0];
+          };
+          const HostTensor expected = run(KernelPolicy::kReference, 1), actual = run(KernelPolicy::kFast, 1);
+          ExpectNear(actual.Cast(DType::kFloat64), expected.Cast(DType::kFloat64), 0.05,
+                     fmt::format("stride {}, width {}, {} in {}", stride, width, special, in_data ? "x" : "dy"));
+          for (const int threads : {2, 3}) {
+            EXPECT_EQ(std::memcmp(run(KernelPolicy::kFast, threads).raw(), actual.raw(), actual.bytes()), 0);
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -343,6 +343,7 @@ MaybeKernel GradWeightByDnnl(const KernelSpec& spec, Only only = nullptr) {
 }
 MaybeKernel GradWeightByRules(const KernelSpec& spec) {
   if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
+  if (MaybeKernel direct = BFloat16ConvolutionGradWeight(spec)) return direct;
   MaybeKernel kernel = IsOfDnnl(spec) ? GradWeightByDnnl(spec) : std::nullopt;
   return kernel ? kernel : ConvolutionGradWeightByGemm(spec);
 }
