@@ -1,5 +1,5 @@
-// Gradients of 3 x 3 weights in bfloat16, on processors with units for it: where they are faster than oneDNN's, whose
-// loops reach 0.6 of what these do.
+// Gradients of 3 x 3 weights in bfloat16, on processors with units for it. oneDNN's take 1.3 to 1.4 of the time (16 to
+// 64 channels, planes of 8 x 8 to 32 x 32).
 #include <algorithm>
 #include <vector>
 

@@ -39,8 +39,7 @@ template <class T>
 constexpr bool kIsHalf = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 // The run for halves of one for floats: a tile of each operand is converted in the nearest cache, results rounded once.
-// Tiles are short, so that memory is read while others are computed.
-constexpr int64_t kTile = 512;
+constexpr int64_t kTile = 512;            // few, so that memory is read while others are computed
 static_assert(kTile <= kSerialElements);  // flat::Cast stays in the calling thread
 template <class T>
 void ToFloats(const T* x, float* y, int64_t n) {
