@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "base/error.h"
 #include "tests/message_of.h"
@@ -368,26 +367,6 @@ TEST(ArrayIter, BatchesAlongAnyAxis) {
   const auto second = iter.Next();
   EXPECT_EQ(second->data[0], sequence.Slice(1, 2, 3));
   EXPECT_EQ(second->label[0], HostTensor::From({1}, {9}));
-}
-
-// Of those that nobody holds: what is handed out stays as it is.
-TEST(ArrayIter, BatchesLieWhereEarlierOnesLay) {
-  ArrayIter iter = Numbers(100, {.batch_size = 4, .last_batch = LastBatch::kRepeat});
-  const BatchPtr held = iter.Next();
-  std::set<const void*> places;
-  for (int64_t i = 1; i < 60; ++i) {
-    const BatchPtr batch = iter.Next();
-    EXPECT_EQ(Rows(*batch), (std::vector<int64_t>{4 * i % 100, 4 * i % 100 + 1, 4 * i % 100 + 2, 4 * i % 100 + 3}));
-    places.insert(batch->data[0].raw());
-  }
-  EXPECT_LE(places.size(), 3u);
-  EXPECT_FALSE(places.contains(held->data[0].raw()));
-  EXPECT_EQ(Rows(*held), (std::vector<int64_t>{0, 1, 2, 3}));
-
-  std::vector<BatchPtr> all;
-  places.clear();
-  for (int64_t i = 0; i < 25; ++i) places.insert(all.emplace_back(iter.Next())->data[0].raw());
-  EXPECT_EQ(places.size(), 25u) << "who holds many has many";
 }
 
 TEST(ArrayIter, SaysWhatIsWrongWithTheArrays) {
