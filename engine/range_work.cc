@@ -282,6 +282,7 @@ std::vector<VarPtr> AppendRangeWork(const std::shared_ptr<Engine>& engine, Range
   CheckBuckets(work.buckets, engine.get(), work.sizes);
   Check(!work.workers.empty(), "work over ranges has workers");
   Check(SourcesAreEqual(work.buckets), "work over ranges has sources of one size in each bucket");
+  for (Bucket& bucket : work.buckets) bucket.replicas = EachOnce(bucket.replicas);
   if (work.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", work.threads);
   const bool in_place = std::ranges::all_of(DevicesOf(work.buckets), HostAddressable);
   return (in_place ? AppendInPlace : AppendStaged)(engine.get(), work, parts);

@@ -54,7 +54,8 @@ void CheckBuckets(const std::vector<Bucket>& buckets, const Engine* engine, Repl
 bool SourcesAreEqual(const std::vector<Bucket>& buckets);  // in each bucket, in elements
 
 // Works on elements begin..end-1 of bucket `bucket`, called once for each range, concurrently for disjoint ranges:
-// sources[d], replicas[d] are the addresses of element `begin`.
+// sources[d], replicas[d] are the addresses of element `begin`. Replicas that are one by several devices' names
+// (EachOnce) are given once.
 using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
                                          std::span<void* const> replicas)>;
 // Functions that look at all ranges, one after the other, before the first range is worked on: each begins when the one

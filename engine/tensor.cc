@@ -1,5 +1,6 @@
 #include "engine/tensor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -61,6 +62,14 @@ Tensor Tensor::Slice(int64_t begin, int64_t end) const {
   view.shape_ = shape_.With(0, end - begin);
   view.data_ = static_cast<char*>(data_) + begin * shape_.CountFrom(1) * SizeOf(dtype_);
   view.whole_ = whole_ && end - begin == shape_[0];
+  return view;
+}
+
+Tensor Tensor::On(Device device) const {
+  CheckDefined("On");
+  if (!ShareMemory(device, device_)) Throw<DeviceError>("{} does not share the memory of {}", device, device_);
+  Tensor view = *this;
+  view.device_ = device;
   return view;
 }
 
@@ -157,6 +166,17 @@ void Tensor::Write(const char* name, std::vector<VarPtr> reads, std::function<vo
                       .priority = priority};
   if (!whole_) operation.updates = {var_};
   engine_->Push(std::move(operation));
+}
+
+std::vector<Tensor> EachOnce(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> once;
+  for (const Tensor& tensor : tensors) {
+    const auto same = [&](const Tensor& other) {
+      return other.var() == tensor.var() && other.address() == tensor.address();
+    };
+    if (std::ranges::none_of(once, same)) once.push_back(tensor);
+  }
+  return once;
 }
 
 }  // namespace bindery

@@ -45,6 +45,9 @@ class Tensor {
 
   Tensor Reshape(const Shape& shape) const;        // a view; throws ShapeError on another count
   Tensor Slice(int64_t begin, int64_t end) const;  // a view of rows along axis 0; throws ShapeError
+  // The very same for another device that shares the memory, whose worker then writes it. Throws DeviceError if it does
+  // not.
+  Tensor On(Device device) const;
   // The same memory as a tensor of another engine. Neither engine knows what the other still has to do there: wait for
   // this tensor first, and write it by one of them only while the other leaves it alone.
   Tensor For(std::shared_ptr<Engine> engine) const;
@@ -78,5 +81,8 @@ class Tensor {
   VarPtr var_;
   bool whole_ = false;  // var_ stands for nothing but these elements
 };
+
+// In their order, those that are the same by other devices' names (Tensor::On) once: the first of them.
+std::vector<Tensor> EachOnce(const std::vector<Tensor>& tensors);
 
 }  // namespace bindery

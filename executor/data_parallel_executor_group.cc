@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "engine/backend.h"
 
 namespace bindery {
 namespace {
@@ -295,7 +296,15 @@ GradReq DataParallelExecutorGroup::grad_req(const std::string& argument) const {
   return spec_.signature.arguments[position].request;
 }
 
-MemoryReport DataParallelExecutorGroup::memory(int device) const { return ReportMemory(plan(device)); }
+MemoryReport DataParallelExecutorGroup::memory(int device) const {
+  const Plan& own = plan(device);
+  const auto on = [this](int d) { return current_->participants()[static_cast<size_t>(d)].executor->device(); };
+  std::vector<const Plan*> beside;
+  for (int d = 0; d < device; ++d) {
+    if (ShareMemory(on(d), on(device))) beside.push_back(&plan(d));
+  }
+  return ReportMemory(own, beside);
+}
 
 const Plan& DataParallelExecutorGroup::plan(int device) const {
   const auto& participants = current_->participants();

@@ -1,7 +1,8 @@
 // DataParallelExecutorGroup: one symbol bound to several devices. Each batch is split among them by workload, forward
-// and backward run on every device at once, outputs and input gradients are merged again, and every device holds all
-// parameters. What is computed does not depend on the number of devices, up to rounding and but for batch-norm, which
-// normalises by each device's share unless it is told to `sync` (docs/step.md).
+// and backward run on every device at once, outputs and input gradients are merged again, and every device has all
+// parameters: for itself, or, as CPUs do, with others that share its memory (docs/group.md). What is computed does not
+// depend on the number of devices, up to rounding and but for batch-norm, which normalises by each device's share
+// unless it is told to `sync` (docs/step.md).
 //
 //   DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
 //                                         .data = {{"data", {64, 1, 28, 28}}}, .labels = {{"softmax_label", {64}}}});
@@ -108,6 +109,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // Unknown and missing names are errors (Error), unless allowed; missing is reported first. Casts to the bound dtype.
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {}) override;
   // Plain, from one replica: all are equal, or that is checked (ReplicaMerge::kCheck: Error for the first difference).
+  // Devices that share memory have one replica together, and what is written by one of their tensors is all of theirs.
   // Entries that are there already give the dtype.
   void GetParams(HostTensorMap* args, HostTensorMap* aux, ReplicaMerge merge = ReplicaMerge::kFirst) const override;
   // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked
@@ -158,8 +160,9 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   const std::vector<std::string>& aux_names() const override { return spec_.signature.auxiliary; }
   const std::vector<std::string>& output_names() const override { return spec_.signature.heads; }
   GradReq grad_req(const std::string& argument) const override;
-  MemoryReport memory(int device = 0) const;  // of the current binding
-  const Plan& plan(int device = 0) const;     // of the current binding; device: index among those with samples
+  // Of the current binding; device: index among those with samples. What devices share counts with the first of them.
+  MemoryReport memory(int device = 0) const;
+  const Plan& plan(int device = 0) const;
   const ProgramCache& programs() const { return *bindings_.programs(); }
   const std::vector<std::unique_ptr<DeviceExecutor>>& executors() const { return bindings_.executors(); }
   const GroupStep& step() const { return *current_->step; }

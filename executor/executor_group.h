@@ -27,7 +27,9 @@
 
 namespace bindery {
 
-// A parameter as the devices hold it: flat storage, in the group's format, equal on all devices.
+// A parameter as the devices hold it: flat storage, in the group's format, equal on all devices. Devices that share
+// memory, as CPUs do, hold it once: their values are one tensor, each by its device's name (Tensor::On), so whoever
+// writes one writes what all of them read, and whoever works on each value in turn takes EachOnce of them.
 struct ReplicatedParam {
   std::string name;
   int index = 0;                      // in the order of param_names()

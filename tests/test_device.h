@@ -54,6 +54,12 @@ inline Device TestDevice(int index = 0) {
 // For tests that choose between CPUs and accelerators themselves: a simulated one, or a GPU where those are tested.
 inline Device Accelerator(int index = 0) { return TestDevices() == "cuda" ? TestDevice(index) : Sim(index); }
 
+// The same, but that no two of them share memory.
+inline Device ApartDevice(int index = 0) {
+  if (TestDevices() == "cuda" && index < NumTestGpus()) return Cuda(index);
+  return index == 0 && TestDevices() != "sim" ? Cpu() : Sim(index);
+}
+
 inline bool OnCpusOnly() { return TestDevices() == "cpu"; }
 
 }  // namespace bindery

@@ -85,8 +85,13 @@ std::string Mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_c
 std::vector<MemoryNeed> NeedsOf(const std::vector<DevicePlan>& plans, const GroupOptions& options,
                                 const Optimizer* optimizer, bool average) {
   std::vector<MemoryNeed> needs;
-  for (const auto& [device, samples, plan] : plans) {
-    needs.push_back({.device = device, .samples = samples.size(), .program = ReportMemory(plan)});
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto& [device, samples, plan] = plans[i];
+    std::vector<const Plan*> beside;
+    for (size_t other = 0; other < i; ++other) {
+      if (ShareMemory(plans[other].device, device)) beside.push_back(&plans[other].plan);
+    }
+    needs.push_back({.device = device, .samples = samples.size(), .program = ReportMemory(plan, beside)});
   }
   if (!options.for_training || !optimizer || plans.empty()) return needs;
   AddOptimizer(options, TrainedBytes(plans[0].plan), optimizer->state_count() + (average ? 1 : 0), *optimizer, &needs);

@@ -27,9 +27,9 @@ namespace bindery {
 
 struct MemoryNeed {
   Device device;
-  int64_t samples = 0;  // its share
-  MemoryReport program = {};
-  int64_t optimizer = 0;  // state, and what the update works in; of the host's, the first device's here
+  int64_t samples = 0;        // its share
+  MemoryReport program = {};  // what it shares with devices before it is theirs
+  int64_t optimizer = 0;      // state, and what the update works in; of the host's, the first device's here
   int64_t total() const { return program.total() + optimizer; }
 };
 

@@ -51,12 +51,11 @@ template <bool kClip, class T>
 
 template <class Rule, class T, bool kClip>
 [[gnu::always_inline]] inline void UpdateElements(const T* grad, const UpdateArrays* arrays, int64_t begin, int64_t n,
-                                                  const double* numbers, T rescale, T clip) {
+                                                  const double* numbers, T rescale, T clip, T* weight) {
   constexpr int kStates = Rule::kStates;
   T c[std::tuple_size_v<UpdateNumbers>];
   for (size_t i = 0; i < std::size(c); ++i) c[i] = static_cast<T>(numbers[i]);
   const T* const old_weight = static_cast<const T*>(arrays->weight) + begin;
-  T* const weight = static_cast<T*>(arrays->new_weight) + begin;
   const T* old_states[kStates + 1];
   T* states[kStates + 1];
   for (int k = 0; k < kStates; ++k) {
@@ -96,16 +95,17 @@ template <class T>
 template <class Rule, class T, bool kClip>
 [[gnu::always_inline]] inline void UpdateLoop(const UpdateArrays* arrays, int64_t begin, int64_t end,
                                               const double* numbers, T rescale, T clip) {
-  T sums[kUpdateBlock];
+  T sums[kUpdateBlock], weights[kUpdateBlock];
   const bool in_one_pass = arrays->gradients.size() == 1 && arrays->copies.empty();
   const int64_t step = in_one_pass ? end - begin : kUpdateBlock;
   for (int64_t block = begin; block < end; block += step) {
     const int64_t size = std::min(step, end - block);
+    T* const weight = static_cast<T*>(arrays->new_weight) + block;
     UpdateElements<Rule, T, kClip>(SumOfGradients(arrays->gradients, block, size, sums), arrays, block, size, numbers,
-                                   rescale, clip);
-    for (void* const copy : arrays->copies) {
-      std::memcpy(static_cast<T*>(copy) + block, static_cast<const T*>(arrays->new_weight) + block, size * sizeof(T));
-    }
+                                   rescale, clip, in_one_pass ? weight : weights);
+    if (in_one_pass) continue;
+    std::memcpy(weight, weights, size * sizeof(T));
+    for (void* const copy : arrays->copies) std::memcpy(static_cast<T*>(copy) + block, weights, size * sizeof(T));
   }
 }
 

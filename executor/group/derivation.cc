@@ -10,13 +10,14 @@ constexpr size_t kWays = 4;  // that are kept: all values, those of what is trai
 
 }  // namespace
 
-Derivation::Derivation(std::shared_ptr<Engine> engine, Device device, std::shared_ptr<DerivedValues> all,
+Derivation::Derivation(std::shared_ptr<Engine> engine, Device device, int index, std::shared_ptr<DerivedValues> all,
                        std::shared_ptr<const Program> program, const std::vector<VarPtr>& arguments,
                        const std::vector<VarPtr>& states)
     : engine_(std::move(engine)), device_(device), all_(std::move(all)), program_(std::move(program)) {
   const std::lock_guard lock(all_->mutex);
   for (const PlanDerived& derived : program_->plan.derived) {
-    DerivedValues::Value& value = all_->values[derived.name];
+    const std::string own = derived.states.empty() ? derived.name : fmt::format("{} of {}", derived.name, index);
+    DerivedValues::Value& value = all_->values[own];
     if (!value.chunk) value.chunk = DefaultStorage()->Allocate(device_, std::max<int64_t>(derived.bytes, 1));
     Slot& slot = slots_.emplace_back(Slot{&value, {}});
     const auto add = [&](const VarPtr& var) {

@@ -2,11 +2,12 @@
 // or weights with a batch-norm folded in, made of running statistics, too.
 //
 // They lie beside the parameters, once for all programs of a store that want the same one, whatever their shapes and
-// modes. Before it runs forward, a program makes anew what has become old: a value is, when an operation that writes
-// the block that one of its parameters lies in has been pushed since (Engine::Version), whatever it was, an update, a
-// SetParams or somebody's own, and also if it failed; or when the values themselves have failed. So in training they
-// are made once per update, for all micro-batches, and in prediction once. Nobody sees them: files, names and GetParams
-// know of the parameters alone.
+// modes, and for all devices that share memory, unless states are in them, which each device has for itself: whichever
+// device runs first makes them. Before it runs forward, a program makes anew what has become old: a value is, when an
+// operation that writes the block that one of its parameters lies in has been pushed since (Engine::Version), whatever
+// it was, an update, a SetParams or somebody's own, and also if it failed; or when the values themselves have failed.
+// So in training they are made once per update, for all micro-batches, and in prediction once. Nobody sees them: files,
+// names and GetParams know of the parameters alone.
 //
 // What fails, or is skipped, here or in the parameters, fails whoever reads the values, until somebody has seen it:
 // from the next forward on they are made anew.
@@ -25,7 +26,7 @@
 
 namespace bindery {
 
-// All derived values on one device of a store. Either of one engine, used by one thread at a time; or those of
+// All derived values in one memory of a store. Either of one engine, used by one thread at a time; or those of
 // parameters that never change any more: then engines and threads share them, each value is made once, by whoever needs
 // it first, and `var` is null.
 struct DerivedValues {
@@ -43,8 +44,9 @@ struct DerivedValues {
 // Makes those of one program, bound to one device. Thread safety: that of its executor.
 class Derivation {
  public:
-  // Makes room. `arguments` and `states`: variables of the plan's. Throws DeviceError; what was made stays then.
-  Derivation(std::shared_ptr<Engine> engine, Device device, std::shared_ptr<DerivedValues> all,
+  // Makes room. `index`: the device's among the store's; `arguments` and `states`: variables of the plan's. Throws
+  // DeviceError; what was made stays then.
+  Derivation(std::shared_ptr<Engine> engine, Device device, int index, std::shared_ptr<DerivedValues> all,
              std::shared_ptr<const Program> program, const std::vector<VarPtr>& arguments,
              const std::vector<VarPtr>& states);
 
@@ -63,7 +65,7 @@ class Derivation {
   };
   struct Way {  // to make some of them
     std::vector<bool> old;
-    bool is_all;  // nothing else of the device's is kept
+    bool is_all;  // nothing else in that memory is kept
     PreparedPtr operation;
   };
   void FindOld();

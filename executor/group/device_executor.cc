@@ -108,7 +108,7 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
     std::vector<VarPtr> states;
     for (const PlanState& s : plan.auxiliary) states.push_back(store_->Value(*store_->Find(s.name), index_).var());
     bound->derivation =
-        std::make_unique<Derivation>(engine_, device_, store_->derived(index_), program, variables, states);
+        std::make_unique<Derivation>(engine_, device_, index_, store_->derived(index_), program, variables, states);
     addresses.derived = bound->derivation->Addresses();
   }
   bound->gradient_calls = plan.GradientCalls();

@@ -22,6 +22,12 @@ constexpr int64_t kOffsetElements = 64;  // 64 bytes for the smallest element
 ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices, int64_t bucket_bytes)
     : engine_(std::move(engine)), devices_(std::move(devices)), bucket_bytes_(bucket_bytes) {
   for (size_t d = 0; d < devices_.size(); ++d) {
+    const auto first = std::ranges::find_if(devices_, [&](Device other) { return ShareMemory(other, devices_[d]); });
+    holders_.push_back(static_cast<size_t>(first - devices_.begin()));
+    if (holders_[d] < d) {
+      derived_.push_back(derived_[holders_[d]]);
+      continue;
+    }
     derived_.push_back(std::make_shared<DerivedValues>());
     derived_.back()->var = engine_->NewVar();
   }
@@ -102,8 +108,11 @@ void ParameterStore::Adopt(const Plan& plan) {
       block.elements = CheckedAdd(block.elements, RoundUp(fresh[i].elements, kOffsetElements), "parameter elements");
     }
     for (Block& block : std::span(made).subspan(first)) {
-      for (const Device& device : devices_) {
-        block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
+      for (size_t d = 0; d < devices_.size(); ++d) {
+        const Device device = devices_[d];
+        const bool is_there = !auxiliary && holders_[d] < d;
+        block.values.push_back(is_there ? block.values[holders_[d]].On(device)
+                                        : Tensor(engine_, device, dtype, Shape{block.elements}));
         if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
         if (by_rows) block.row_gradients.push_back(std::make_shared<RowGradient>(RowGradient{engine_->NewVar()}));
       }
@@ -188,7 +197,9 @@ std::shared_ptr<ParameterStore> ParameterStore::View(const ParameterStore& store
   view->index_ = store.index_;
   view->is_view_ = true;
   for (size_t d = 0; d < store.devices_.size(); ++d) {
-    view->derived_[d] = store.is_view_ ? store.derived_[d] : std::make_shared<DerivedValues>();
+    view->derived_[d] = store.is_view_          ? store.derived_[d]
+                        : store.holders_[d] < d ? view->derived_[store.holders_[d]]
+                                                : std::make_shared<DerivedValues>();
   }
   for (const Block& block : store.blocks_) {
     Block& copy = view->blocks_.emplace_back(block);
@@ -245,7 +256,13 @@ void ParameterStore::Set(const StoredParameter& p, const HostTensor& value) cons
     Throw<ShapeError>("parameter \"{}\": expected {}, got {}", p.name, p.shape, value.shape());
   HostTensor stored(p.dtype, {p.elements});
   ToStorage(value.dtype() == p.dtype ? value : value.Cast(p.dtype), p.format, stored.raw());
-  for (size_t d = 0; d < devices_.size(); ++d) Value(p, static_cast<int>(d)).CopyFrom(stored);
+  for (const Tensor& replica : ValuesOnce(p)) replica.CopyFrom(stored);
+}
+
+std::vector<Tensor> ParameterStore::ValuesOnce(const StoredParameter& p) const {
+  std::vector<Tensor> values;
+  for (size_t d = 0; d < devices_.size(); ++d) values.push_back(Value(p, static_cast<int>(d)));
+  return EachOnce(values);
 }
 
 HostTensor ParameterStore::Get(const StoredParameter& p, int device) const {
@@ -264,22 +281,22 @@ HostTensor ParameterStore::Get(const StoredParameter& p) const {
 
 void ParameterStore::Mend(bool set) const {
   for (const Block& block : blocks_) {
-    std::vector<const Tensor*> whole, lost;
-    for (const Tensor& values : block.values) {
+    std::vector<Tensor> whole, lost;
+    for (const Tensor& values : EachOnce(block.values)) {
       try {
         values.Wait();
-        whole.push_back(&values);
+        whole.push_back(values);
       } catch (const HangError&) {
         throw;
       } catch (const Error&) {
-        lost.push_back(&values);
+        lost.push_back(values);
       }
     }
-    for (const Tensor* values : lost) {
+    for (const Tensor& values : lost) {
       if (!whole.empty()) {
-        values->CopyFrom(*whole[0]);
+        values.CopyFrom(whole[0]);
       } else if (set) {
-        values->Fill(0);
+        values.Fill(0);
       }
     }
   }

@@ -7,6 +7,9 @@
 // order in which the first program's backward finishes these, and a block is a bucket: of the size wanted, or a little
 // more.
 //
+// Devices that share memory, as CPUs do, have the values of parameters once, each by its own name (Tensor::On), and
+// once what is made of them alone (derivation.h). Gradients and states are each device's own.
+//
 // Executors that share a store share the values. Thread safety: one thread at a time.
 #pragma once
 
@@ -40,7 +43,8 @@ struct SetParamsOptions {
   bool allow_missing = false, allow_extra = false;
 };
 
-// How GetParams makes one value of the replicas', which are equal unless somebody has written to one of them alone.
+// How GetParams makes one value of the replicas', which are equal unless somebody has written to one of them alone, or
+// are one, where devices share memory.
 enum class ReplicaMerge : uint8_t {
   kFirst,  // the first replica's that can be read
   kCheck,  // asks that all are equal, to the bit
@@ -52,7 +56,7 @@ class ParameterStore {
     DType dtype = DType::kFloat32;
     int64_t elements = 0;
     bool auxiliary = false;
-    std::vector<Tensor> values = {};     // per device: flat
+    std::vector<Tensor> values = {};     // per device: flat; of parameters, the same where devices share memory
     std::vector<Tensor> gradients = {};  // per device: flat; empty if its parameters have none
     // Per device: what states will be if the step that is running is committed (StepNumber). Empty if none of them is
     // ever updated.
@@ -127,9 +131,11 @@ class ParameterStore {
 
  private:
   std::vector<PreparedPtr> PrepareZeros(const Block& block) const;
+  std::vector<Tensor> ValuesOnce(const StoredParameter& parameter) const;  // each memory's
 
   std::shared_ptr<Engine> engine_;
   std::vector<Device> devices_;
+  std::vector<size_t> holders_;  // per device: the first that shares its memory
   int64_t bucket_bytes_;
   std::vector<StoredParameter> parameters_;
   std::vector<Block> blocks_;

@@ -64,6 +64,7 @@ HostTensor ParameterStore::GetEqual(const StoredParameter& p) const {
   HostTensor first = Get(p, 0);
   const auto width = static_cast<size_t>(SizeOf(p.dtype));
   for (int d = 1; d < static_cast<int>(devices_.size()); ++d) {
+    if (!p.auxiliary && holders_[static_cast<size_t>(d)] < static_cast<size_t>(d)) continue;  // compared already
     const HostTensor other = Get(p, d);
     for (int64_t i = 0; i < first.elements(); ++i) {
       const size_t at = static_cast<size_t>(i) * width;

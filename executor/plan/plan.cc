@@ -90,11 +90,19 @@ int64_t Plan::GradientBytes(int gradient) const {
   return 0;
 }
 
-MemoryReport ReportMemory(const Plan& plan) {
+MemoryReport ReportMemory(const Plan& plan, const std::vector<const Plan*>& beside) {
   MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
   const auto add = [](int64_t& sum, int64_t bytes) { sum = CheckedAdd(sum, bytes, "memory"); };
-  for (const PlanArgument& a : plan.arguments) add(a.is_parameter() ? report.parameters : report.inputs, a.bytes());
-  for (const PlanDerived& d : plan.derived) add(report.derived, d.bytes);
+  for (const PlanArgument& a : plan.arguments) {
+    if (!a.is_parameter()) add(report.inputs, a.bytes());
+    if (a.is_parameter() && beside.empty()) add(report.parameters, a.bytes());
+  }
+  for (const PlanDerived& d : plan.derived) {
+    const auto has = [&d](const Plan* other) {
+      return std::ranges::find(other->derived, d.name, &PlanDerived::name) != other->derived.end();
+    };
+    if (!d.states.empty() || std::ranges::none_of(beside, has)) add(report.derived, d.bytes);
+  }
   for (size_t g = 0; g < plan.gradients.size(); ++g) add(report.gradients, plan.GradientBytes(static_cast<int>(g)));
   for (const PlanState& s : plan.auxiliary) add(report.auxiliary, StorageBytes({}, s.type.dtype, s.type.shape));
 

@@ -160,7 +160,9 @@ struct MemoryReport {
           activations = 0, workspace = 0;
   int64_t total() const { return parameters + derived + gradients + auxiliary + inputs + arena; }
 };
-MemoryReport ReportMemory(const Plan& plan);
+// `beside`: plans of devices that share the memory. What one of them has of parameters, and of what is made of these
+// alone, is not counted again.
+MemoryReport ReportMemory(const Plan& plan, const std::vector<const Plan*>& beside = {});
 std::string ToString(const MemoryReport& report);
 
 }  // namespace bindery

@@ -77,7 +77,8 @@ TEST(GroupParams, AreTakenFromOneReplica) {
   const Symbol net = SoftmaxOutput(
       FullyConnected(BatchNorm(Variable("data"), {.fix_gamma = false}, "bn"), {.num_hidden = 3}, "fc"), {}, "softmax");
   DataParallelExecutorGroup group(
-      net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
+      net,
+      {.devices = {ApartDevice(0), ApartDevice(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
   InitialiseEqually({&group}, 1);
   HostTensorMap params, aux, params_now, aux_now;
   group.GetParams(&params, &aux);
@@ -97,7 +98,7 @@ TEST(GroupParams, AreTakenFromOneReplica) {
 TEST(GroupParams, AreCheckedToBeEqualOnAllDevices) {
   const Symbol net = SoftmaxOutput(
       FullyConnected(BatchNorm(Variable("data"), {.fix_gamma = false}, "bn"), {.num_hidden = 3}, "fc"), {}, "softmax");
-  const Device devices[] = {TestDevice(0), TestDevice(1), TestDevice(2)};
+  const Device devices[] = {ApartDevice(0), ApartDevice(1), ApartDevice(2)};
   DataParallelExecutorGroup group(
       net, {.devices = {devices, devices + 3}, .data = {{"data", {6, 4}}}, .labels = {{"softmax_label", {6}}}});
   InitialiseEqually({&group}, 1);

@@ -191,8 +191,11 @@ TEST(Placed, WhatDoesNotFitIsNamed) {
 
 TEST(Placed, ReplicasAreChecked) {
   const Case c = Cases()[0];
-  PlacedExecutorGroup group(Mlp(), OptionsOf(2, {c.data}, {c.label}));
-  const auto one = Unplaced(Mlp(), OptionsOf(2, {c.data}, {c.label}));
+  GroupOptions options = OptionsOf(2, {c.data}, {c.label});  // but that no device shares another's memory
+  options.devices = {ApartDevice(0), ApartDevice(2)};
+  options.placements = {{"low", {ApartDevice(0), ApartDevice(2)}}, {"high", {ApartDevice(1), ApartDevice(3)}}};
+  PlacedExecutorGroup group(Mlp(), options);
+  const auto one = Unplaced(Mlp(), options);
   InitialiseEqually(&group, one.get(), 1);
   HostTensorMap params;
   group.GetParams(&params, nullptr, ReplicaMerge::kCheck);
@@ -201,7 +204,8 @@ TEST(Placed, ReplicasAreChecked) {
   bias->values[1].Fill(7);
   const std::string message = MessageOf([&] { group.GetParams(&params, nullptr, ReplicaMerge::kCheck); });
   EXPECT_NE(message.find("parameter \"fc3_bias\" is not equal on all devices: element 0 of (3) is"), std::string::npos);
-  EXPECT_NE(message.find(fmt::format("on {} and 7 on {}", TestDevice(1), TestDevice(3))), std::string::npos) << message;
+  EXPECT_NE(message.find(fmt::format("on {} and 7 on {}", ApartDevice(1), ApartDevice(3))), std::string::npos)
+      << message;
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
   const auto run = [&](const auto& calls_of) {
     for (size_t k = 0; k < participants.size(); ++k) {
       const auto& p = participants[k];
-      const std::pair<int, int> calls = calls_of(p.bound->plan());
+      const std::pair<int, int> calls = calls_of(k);
       engine.Push(
           {.name = "timed",
            .device = p.executor->device(),
@@ -174,14 +174,29 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
            }});
     }
   };
-  if (b.updater) run([](const Plan& plan) { return std::pair(0, plan.derive_calls); });  // as after each update
+  const auto plan = [&](size_t k) -> const Plan& { return participants[k].bound->plan(); };
+  // As after each update: of devices that share memory by the first.
+  const auto derives = [&](size_t k) {
+    const auto of = [&](size_t i) { return b.group->store().derived(participants[i].executor->index()); };
+    for (size_t i = 0; i < k; ++i) {
+      if (of(i) == of(k)) return std::pair(0, 0);
+    }
+    return std::pair(0, plan(k).derive_calls);
+  };
+  const auto wait = [&] {
+    for (const auto& p : participants) engine.Wait(p.executor->arena()->var());
+  };
+  if (b.updater) {
+    run(derives);
+    wait();
+  }
   // The same segments on the same workers, at the same time; no exchange lies between them in these models.
   for (size_t part = 0; part < b.parts.size(); ++part) {
     for (size_t s = 0; s < participants[0].bound->plan().segments.size(); ++s) {
-      run([s](const Plan& plan) { return std::pair(plan.segments[s].begin, plan.segments[s].end); });
+      run([&plan, s](size_t k) { return std::pair(plan(k).segments[s].begin, plan(k).segments[s].end); });
     }
   }
-  for (const auto& p : participants) engine.Wait(p.executor->arena()->var());
+  wait();
   double slowest = 0;
   for (const auto& list : nanoseconds) {
     double sum = 0;

@@ -70,7 +70,7 @@ void ParameterExchange::Add(DataParallelExecutorGroup* stage, int index) {
   Check(stored.row_gradients.empty(), "a module's gradients are whole");
   ParameterBuffer& buffer =
       buffers_.emplace_back(ParameterBuffer{.names = store.NamesOf(stored), .values = stored.values});
-  Block& block = blocks_.emplace_back(Block{.store = &store, .index = index});
+  Block& block = blocks_.emplace_back(Block{.store = &store, .index = index, .values = EachOnce(stored.values)});
   if (stored.gradients.empty()) return;
   const Tensor& first = stored.gradients[0];
   buffer.gradients = Tensor(engine_, first.device(), first.dtype(), first.shape());
@@ -133,12 +133,12 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
   const ParameterStore& store = *block->store;
   const ParameterStore::Block& stored = store.blocks()[static_cast<size_t>(block->index)];
   const size_t replicas = buffer.values.size();
-  if (replicas > 1 && exchange_ == Exchange::kFlat) {
+  if (block->values.size() > 1 && exchange_ == Exchange::kFlat) {
     block->spread =
         Collect(Collective::kBroadcast, "values of the first replica, of " + NamesInShort(buffer.names),
-                {.sources = {buffer.values[0]}, .replicas = {buffer.values.begin() + 1, buffer.values.end()}});
+                {.sources = {block->values[0]}, .replicas = {block->values.begin() + 1, block->values.end()}});
   }
-  block->equal = VersionsOf(buffer);
+  block->equal = VersionsOf(*block);
   if (!buffer.gradients.defined()) return;
   if (exchange_ == Exchange::kStore && (replicas > 1 || own_store_)) {
     PrepareStore(block, buffer);
@@ -210,17 +210,15 @@ void ParameterExchange::Update(double rate) {
   }
 }
 
-ParameterExchange::Versions ParameterExchange::VersionsOf(const ParameterBuffer& buffer) const {
+ParameterExchange::Versions ParameterExchange::VersionsOf(const Block& block) const {
   Versions versions;
-  for (const Tensor& values : buffer.values) versions.push_back(engine_->Version(values.var()));
+  for (const Tensor& values : block.values) versions.push_back(engine_->Version(values.var()));
   return versions;
 }
 
 bool ParameterExchange::NeedsSync() const {
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (buffers_[i].values.size() > 1 && VersionsOf(buffers_[i]) != blocks_[i].equal) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      blocks_, [this](const Block& block) { return block.values.size() > 1 && VersionsOf(block) != block.equal; });
 }
 
 int ParameterExchange::Sync() {
@@ -228,25 +226,26 @@ int ParameterExchange::Sync() {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
     const ParameterBuffer& buffer = buffers_[i];
-    if (buffer.values.size() == 1) continue;
-    const Versions now = VersionsOf(buffer);
+    if (block.values.size() == 1) continue;
+    const Versions now = VersionsOf(block);
     if (now == block.equal || !now[0]) continue;
     if (exchange_ == Exchange::kFlat) {
       block.spread.Push();
     } else {
       for (const std::string& name : buffer.names) {
-        const Place place = *Find(name);
-        for (size_t d = 1; d < buffer.values.size(); ++d) ValueOf(place, d).CopyFrom(ValueOf(place, 0));
+        const StoredParameter& p = *Find(name)->stored;
+        const auto of = [&p](const Tensor& values) { return values.Slice(p.offset, p.offset + p.elements); };
+        for (size_t v = 1; v < block.values.size(); ++v) of(block.values[v]).CopyFrom(of(block.values[0]));
       }
     }
-    block.equal = VersionsOf(buffer);
+    block.equal = VersionsOf(block);
     ++spread;
   }
   return spread;
 }
 
 void ParameterExchange::SetEqual() {
-  for (size_t i = 0; i < blocks_.size(); ++i) blocks_[i].equal = VersionsOf(buffers_[i]);
+  for (Block& block : blocks_) block.equal = VersionsOf(block);
 }
 
 std::optional<ParameterExchange::Place> ParameterExchange::Find(const std::string& name) const {

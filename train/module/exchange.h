@@ -43,11 +43,12 @@ struct ExchangeOptions {
   std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
 };
 
-// Parameters of one type that lie one behind the other: one array for all values on each replica, one for the gradients
-// that add up on the first. In it they are stored as kernels like them, in the order of `names`.
+// Parameters of one type that lie one behind the other: one array for all values on each replica (replicas whose
+// devices share memory have those of parameters together), one for the gradients that add up on the first. In it they
+// are stored as kernels like them, in the order of `names`.
 struct ParameterBuffer {
   std::vector<std::string> names = {};
-  std::vector<Tensor> values = {};  // per replica: flat
+  std::vector<Tensor> values = {};  // per replica: flat; some may be the same (EachOnce)
   Tensor gradients = {};            // flat; with the first replica. Undefined for what has none: states, fixed ones
 };
 
@@ -61,9 +62,9 @@ class ParameterExchange {
   void Accumulate(double scale);
   void ZeroGradients();
   void Update(double rate);
-  // Gives the first replica's values to the others, buffers alone that have changed since they were equal, whoever
-  // changed them, by operations of the engine. Returns how many. A buffer whose first replica failed stays: who reads
-  // it hears of it.
+  // Gives the first replica's values to those that have others, buffers alone that have changed since they were equal,
+  // whoever changed them, by operations of the engine. Returns how many. A buffer whose first replica failed stays: who
+  // reads it hears of it.
   int Sync();
   bool NeedsSync() const;
   void SetEqual();  // the replicas are equal now
@@ -91,6 +92,7 @@ class ParameterExchange {
   struct Block {
     const ParameterStore* store = nullptr;
     int index = 0;                        // in it
+    std::vector<Tensor> values = {};      // the buffer's, each once
     Versions equal = {};                  // when the replicas were equal
     std::optional<uint64_t> zeroed = {};  // when the gradients were
     StepRange sum_up = {}, spread = {};
@@ -105,7 +107,7 @@ class ParameterExchange {
   void PrepareStore(Block* block, const ParameterBuffer& buffer);
   StepRange Collect(Collective what, const std::string& name, const Bucket& bucket);
   PreparedPtr PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail, Block* block) const;
-  Versions VersionsOf(const ParameterBuffer& buffer) const;
+  Versions VersionsOf(const Block& block) const;
 
   std::shared_ptr<Engine> engine_;
   int threads_ = 1;  // of a CPU

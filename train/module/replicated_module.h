@@ -164,7 +164,8 @@ class ReplicatedModule {
   void SetDevices(std::vector<Device> devices, std::optional<Device> output_device = {});  // others, in their place
   const std::vector<Device>& devices() const { return options_.devices; }
   // Calls it for each replica, in order, in this thread. What it writes, it writes by operations of the engine
-  // (Tensor); what it writes on others than the first is lost with the next Forward.
+  // (Tensor); what it writes on others than the first is lost with the next Forward, but for parameters of replicas
+  // whose devices share memory: these are the same (EachOnce), and visited once for each.
   void ForEachReplica(const std::function<void(const ModuleReplica&)>& visit);
   // Runs it on each replica's worker, the thread that gives its device work (of a CPU, that computes), and waits.
   // Throws the first replica's error. For what belongs to a thread: its name, its priority, a library's state.

@@ -16,8 +16,8 @@
 //   gather      all devices' new weights
 //   report      the statuses, to the host: to one of as many places as steps are in flight, since a device that trains
 //               alone goes on with the next step before the host has read what it says of this one
-//   commit      new weights become the parameters, and the states' other slot the one that holds. Again nothing unless
-//               all statuses are good. Then the same for the auxiliary states
+//   commit      new weights become the parameters, once in each memory, and the states' other slot the one that holds.
+//               Again nothing unless all statuses are good. Then the same for the auxiliary states
 //
 // Such a device waits for nothing that the host makes of a step: so a step of a GPU is one launch. Several devices wait
 // until the host has seen the last step's verdict, which costs them nothing: it is long there when they come to update.
@@ -284,7 +284,7 @@ void Updater::OnDevices::AppendCommit(size_t d, size_t slot) {
   std::vector<Copy> copies;
   std::vector<Tensor> kept;
   for (int b = 0; b < static_cast<int>(new_weights_.size()); ++b) {
-    if (!DevicesOf(b).contains(d)) continue;
+    if (!DevicesOf(b).contains(d) || IsOfAnother(d, b)) continue;
     const std::vector<Tensor>& gathered = new_weights_[static_cast<size_t>(b)][d];
     kept.insert(kept.end(), gathered.begin(), gathered.end());
     const Tensor& to = kept.emplace_back(ValuesOn(d, b));
@@ -305,13 +305,14 @@ void Updater::OnDevices::AppendCommit(size_t d, size_t slot) {
       ++from;
     });
   }
-  if (commit.updates.empty()) return;  // its stage trains nothing
   Tensor committed;
   for (const Owner& owner : Updating()) {
     if (owner.device != d) continue;
     committed = owner.committed;
     commit.updates.push_back(committed.var());
+    if (copies.empty()) copies.push_back({committed.address(), committed.address(), 0});  // it counts alone
   }
+  if (commit.updates.empty()) return;  // its stage trains nothing, or another device commits for it
   commit.run = [&flat = Backend::Of(devices_[d].kind).flat(), copies = std::move(copies), committed,
                 statuses = statuses_[d], kept = std::move(kept)](const OpContext& context) {
     const std::vector<const StepStatus*> all = Addresses<const StepStatus>(statuses);

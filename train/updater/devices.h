@@ -117,6 +117,12 @@ class Updater::OnDevices {
   const Tensor& ValuesOn(size_t device, int block) const {
     return Stored(block).values[device - DevicesOf(block).first];
   }
+  // Are these the values of an earlier device, which shares its memory?
+  bool IsOfAnother(size_t device, int block) const {
+    const std::vector<Tensor>& values = Stored(block).values;
+    const auto end = values.begin() + static_cast<std::ptrdiff_t>(device - DevicesOf(block).first);
+    return std::ranges::find(values.begin(), end, ValuesOn(device, block).var(), &Tensor::var) != end;
+  }
   const ParameterStore::Block& Stored(int block) const { return StoredBlock(Block(block)); }
   BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
   std::string NamesOf(int block) const { return NamesInShort(Block(block).stage->store().NamesOf(Stored(block))); }

@@ -29,7 +29,7 @@ Updater::Table::Table(Updater* updater, int block)
   const ParameterStore::Block& stored = StoredBlock(state);
   sources_ = stored.row_gradients;
   now_.resize(sources_.size());
-  for (const Tensor& value : stored.values) {
+  for (const Tensor& value : EachOnce(stored.values)) {
     values_.push_back(value.var());
     weights_.push_back(value.data());
   }

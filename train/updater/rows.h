@@ -19,7 +19,7 @@ class Updater::Table {
   Table(Updater* updater, int block);
   // Of the rows that the last backward touched on any device. Throws NumericError if a sum is not finite.
   void Sum();
-  // These rows and their states, on all devices.
+  // These rows and their states, in all replicas.
   void Update();
   void AppendSources(std::vector<VarPtr>* vars) const;
   void AppendValues(std::vector<VarPtr>* vars) const;

@@ -167,7 +167,7 @@ TEST_F(ModuleFaults, OtherCollectivesOrThoseOfMemory) {
       {[](const auto&) { return std::unique_ptr<Collectives>(); }, "no collectives were given"}};
   for (const auto& [make, warning] : kinds) {
     warnings.clear();
-    ModuleOptions options = MlpOptions(Devices(2));
+    ModuleOptions options = MlpOptions({ApartDevice(0), ApartDevice(1)});
     options.collectives = make;
     ReplicatedModule module(Mlp(), options);
     EXPECT_EQ(module.by_given_collectives(), warning.empty());

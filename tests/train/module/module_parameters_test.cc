@@ -117,7 +117,7 @@ TEST(ModuleParameters, FlatOnesArePlainWhateverTheLayout) {
 TEST(ModuleParameters, ReplicasAreToldOnlyWhatHasChanged) {
   for (const Exchange exchange : {Exchange::kFlat, Exchange::kStore}) {
     const auto engine = std::make_shared<CountingEngine>();
-    ModuleOptions options{.devices = Devices(3),
+    ModuleOptions options{.devices = {ApartDevice(0), ApartDevice(1), ApartDevice(2)},
                           .inputs = DataDesc{"data", {6, 2, 4, 4}},
                           .exchange = exchange,
                           .engine = engine,
@@ -187,6 +187,44 @@ TEST(ModuleParameters, ReplicasAreToldOnlyWhatHasChanged) {
     module.ForEachReplica([&](const ModuleReplica& r) { weights.push_back(r.params.at("fc_weight").ToHost()); });
     EXPECT_EQ(weights[1], weights[0]);
     EXPECT_EQ(weights[2], weights[0]);
+  }
+}
+
+// Replicas whose devices share memory have one value of a parameter, whoever writes it; states are each one's own.
+TEST(ModuleParameters, ReplicasThatShareMemoryNeedNotBeTold) {
+  for (const Exchange exchange : {Exchange::kFlat, Exchange::kStore}) {
+    const auto make = [exchange](const std::vector<Device>& devices) {
+      return ReplicatedModule(ConvNet(), {.devices = devices,
+                                          .inputs = DataDesc{"data", {6, 2, 4, 4}},
+                                          .exchange = exchange,
+                                          .threads_per_device = 1});
+    };
+    ReplicatedModule module = make({Cpu(0), Cpu(1), Cpu(2)}), one = make({Cpu(0)});
+    const HostTensor x = RandomTensor({6, 2, 4, 4}, 1), g = RandomTensor({6, 3}, 2);
+    module.Evaluate();
+    const HostTensor before = module.Forward(x).leaf().ToHost();
+    module.Train();
+    module.Forward(x);
+    module.Backward(g);
+    module.Update(0.1);
+    EXPECT_FALSE(module.NeedsSync());
+    one.SetParams(module.GetParams(), module.GetStates());
+    one.Evaluate();
+    module.Evaluate();
+    EXPECT_LT(LargestDifference(module.Forward(x), one.Forward(x)), 1e-5);
+    EXPECT_GT(MaxAbsDiff(module.Forward(x).leaf().ToHost(), before), 1e-3);
+    module.ForEachReplica([](const ModuleReplica& r) {
+      if (r.index == 1) r.params.at("fc_bias").Fill(0.5);
+    });
+    EXPECT_EQ(module.SyncParameters(), 0);
+    EXPECT_EQ(module.GetParams().at("fc_bias"), HostTensor::Full(DType::kFloat32, {3}, 0.5));
+    one.SetParams(module.GetParams(), module.GetStates());
+    EXPECT_LT(LargestDifference(module.Forward(x), one.Forward(x)), 1e-5);
+    EXPECT_EQ(module.num_syncs(), 0);
+    module.ForEachReplica([](const ModuleReplica& r) {
+      if (r.index == 1) r.aux.at("bn1_running_mean").Fill(0.5);
+    });
+    EXPECT_EQ(module.SyncParameters(), 1);
   }
 }
 

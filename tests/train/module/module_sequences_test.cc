@@ -4,6 +4,7 @@
 #include <functional>
 #include <random>
 
+#include "engine/backend.h"
 #include "engine/sim/sim.h"
 #include "tests/train/module/module_helpers.h"
 
@@ -163,13 +164,14 @@ class Player {
     return values ? "SetFlatValues" : "SetFlatGradients";
   }
 
-  // By a tensor of a replica's: of the first it counts.
+  // By a tensor of a replica's: of the first it counts, and of those that share its memory.
   std::string Write() {
     const int wanted = Draw(static_cast<int>(module_.devices().size()));
     module_.ForEachReplica([&](const ModuleReplica& replica) {
       if (replica.index == wanted) replica.params.at("fc2_bias").Fill(0.25);
     });
-    if (wanted == 0) oracle_.values.at("fc2_bias") = HostTensor::Full(DType::kFloat32, {3}, 0.25);
+    if (ShareMemory(module_.devices()[static_cast<size_t>(wanted)], module_.devices()[0]))
+      oracle_.values.at("fc2_bias") = HostTensor::Full(DType::kFloat32, {3}, 0.25);
     if (Draw(2) == 0) module_.SyncParameters();
     return "a write to replica " + std::to_string(wanted);
   }
