@@ -95,6 +95,8 @@ template <class T>
 template <class Rule, class T, bool kClip>
 [[gnu::always_inline]] inline void UpdateLoop(const UpdateArrays* arrays, int64_t begin, int64_t end,
                                               const double* numbers, T rescale, T clip) {
+  // Several devices' weights, which other cores have read, are written when a block of them is done: that takes a step
+  // of a small network 0.97 of the time.
   T sums[kUpdateBlock], weights[kUpdateBlock];
   const bool in_one_pass = arrays->gradients.size() == 1 && arrays->copies.empty();
   const int64_t step = in_one_pass ? end - begin : kUpdateBlock;
