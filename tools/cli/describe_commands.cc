@@ -174,7 +174,10 @@ int InspectCommand::Run() const {
   }
   if (json || !html.empty()) {
     ModelPageOptions page{.name = model.Name(), .purpose = options.for_training ? "training" : "prediction"};
-    for (const DevicePlan& of : plans) page.devices.push_back({ToString(of.device), of.samples.size(), &of.plan});
+    const std::vector<MemoryNeed> needs = NeedsOf(plans, options, /*optimizer=*/nullptr, /*average=*/false);
+    for (size_t i = 0; i < plans.size(); ++i) {
+      page.devices.push_back({ToString(plans[i].device), plans[i].samples.size(), &plans[i].plan, needs[i].program});
+    }
     if (json) {
       nlohmann::json line = ModelJson(loaded.symbol, shapes, page);
       line["preprocessing"] = Preprocessing(loaded);

@@ -115,8 +115,7 @@ json LayersOf(const Graph& graph, const TypesOfValues& values, const std::set<co
   return layers;
 }
 
-json MemoryOf(const Plan& plan) {
-  const MemoryReport report = ReportMemory(plan);
+json ToJson(const MemoryReport& report) {
   return {{"parameters", report.parameters}, {"derived", report.derived},         {"gradients", report.gradients},
           {"auxiliary", report.auxiliary},   {"inputs", report.inputs},           {"arena", report.arena},
           {"peak_live", report.peak_live},   {"activations", report.activations}, {"workspace", report.workspace},
@@ -169,10 +168,10 @@ json ModelJson(const Symbol& symbol, const ShapeMap& shapes, const ModelPageOpti
     input["name"] = node->name();
     given.push_back(input);
   }
-  for (const auto& [device, samples, plan] : options.devices) {
+  for (const auto& [device, samples, plan, memory] : options.devices) {
     devices.push_back({{"device", device},
                        {"samples", samples},
-                       {"memory", MemoryOf(*plan)},
+                       {"memory", ToJson(memory)},
                        {"arena", ArenaOf(*plan)},
                        {"calls", CallsOf(*plan)}});
   }

@@ -195,9 +195,9 @@ std::string ModelPage(const Symbol& symbol, const ShapeMap& shapes, const ModelP
   body += fmt::format("{} parameters", Thousands(count.arguments));
   if (count.auxiliary > 0) body += fmt::format(", {} running statistics", Thousands(count.auxiliary));
   body += ".</p>\n<h2>Layers</h2>\n" + LayerTable(symbol, shapes);
-  for (const auto& [device, samples, plan] : options.devices) {
+  for (const auto& [device, samples, plan, memory] : options.devices) {
     body += fmt::format("<h2>{}: {} of {} samples</h2>\n", MarkupText(device), MarkupText(options.purpose), samples);
-    body += MemoryTable(ReportMemory(*plan)) + "<h3>Memory over the calls</h3>\n" + MemorySvg(*plan);
+    body += MemoryTable(memory) + "<h3>Memory over the calls</h3>\n" + MemorySvg(*plan);
     body += fmt::format("<details><summary>The {} calls of the plan</summary>\n", plan->calls.size());
     body += CallTable(*plan) + "</details>\n";
   }

@@ -17,6 +17,7 @@ struct ModelPageOptions {
     std::string device;
     int64_t samples = 0;
     const Plan* plan = nullptr;
+    MemoryReport memory = {};  // what it shares with devices before it is theirs
   };
   std::vector<OfDevice> devices = {};
 };
