@@ -237,8 +237,8 @@ TEST(Derived, WhatIsFixedStays) {
   pair.ExpectSameGradients();
   const std::shared_ptr<Engine>& engine = pair.with().engine();
   engine->WaitAll();
-  for (size_t d = 0; d < kTwo.size(); ++d) {
-    for (const auto& [name, value] : pair.with().store().derived(static_cast<int>(d))->values) {
+  for (int d = 0; d < kMemories; ++d) {
+    for (const auto& [name, value] : pair.with().store().derived(d)->values) {
       if (name.find("conv_weight") == std::string::npos) continue;
       engine->Push({.name = "spoil", .device = kTwo[d], .run = [chunk = value.chunk](const OpContext& context) {
                       Backend::Of(chunk->device().kind).flat().Zero(context.stream, chunk->data(), chunk->bytes());
