@@ -21,7 +21,19 @@ inline void StorePairs(__m256i first, __m256i second, uint32_t* words) {
   const __m512i low = _mm512_maskz_cvtepu16_epi32(kAll, first), high = _mm512_maskz_cvtepu16_epi32(kAll, second);
   _mm512_storeu_si512(words, _mm512_or_si512(low, _mm512_maskz_slli_epi32(kAll, high, 16)));
 }
-inline __m512bh Words(const uint32_t* words) { return (__m512bh)_mm512_loadu_si512(words); }
+
+// s[column][channel] += the products of a pair of places of x at `at` and of one of dy, which each column has for itself.
+// Nothing is kept as __m512bh: clang 16 spoils such variables.
+[[gnu::always_inline]] inline void AddPair(const uint32_t* at, const uint32_t* left, const uint32_t* middle,
+                                           const uint32_t* right, __m512 (&s)[kColumns][kAtOnce]) {
+  const __m512i g[kColumns] = {_mm512_loadu_si512(left), _mm512_loadu_si512(middle), _mm512_loadu_si512(right)};
+  for (int j = 0; j < kColumns; ++j) {
+    for (int c = 0; c < kAtOnce; ++c) {
+      const __m512i factor = _mm512_set1_epi32(static_cast<int>(at[j * kBlock + c]));
+      s[j][c] = _mm512_dpbf16_ps(s[j][c], (__m512bh)factor, (__m512bh)g[j]);
+    }
+  }
+}
 
 }  // namespace
 
@@ -53,26 +65,16 @@ void BFloat16Gradients::Add(const uint32_t* x, const uint32_t* dy, int64_t rows,
       for (int c = 0; c < kAtOnce; ++c) s[j][c] = _mm512_loadu_ps(sums + (j * channels + first + c) * kBlock);
     }
     const int64_t pairs = y_columns / 2, step = 2 * stride * kBlock;
-    const auto add = [&s](const uint32_t* at, __m512bh left, __m512bh middle, __m512bh right)
-        __attribute__((always_inline)) {
-      const __m512bh g[kColumns] = {left, middle, right};
-      for (int j = 0; j < kColumns; ++j) {
-        for (int c = 0; c < kAtOnce; ++c) {
-          const auto factor = (__m512bh)_mm512_set1_epi32(static_cast<int>(at[j * kBlock + c]));
-          s[j][c] = _mm512_dpbf16_ps(s[j][c], factor, g[j]);
-        }
-      }
-    };
     for (int64_t row = 0; row < rows; ++row) {
       const uint32_t* at = x + row * stride * x_row() * kBlock + first;
       const uint32_t* g = dy + row * y_row() * kBlock;
-      const __m512bh begin = Words(g + kBlock), end = Words(g + pairs * kBlock);
-      add(at, Words(g), begin, begin);
+      AddPair(at, g, g + kBlock, g + kBlock, s);
       for (int64_t p = 1; p < pairs - 1; ++p) {
-        const __m512bh pair = Words(g + (p + 1) * kBlock);
-        add(at + p * step, pair, pair, pair);
+        const uint32_t* const pair = g + (p + 1) * kBlock;
+        AddPair(at + p * step, pair, pair, pair, s);
       }
-      add(at + (pairs - 1) * step, end, end, Words(g + (pairs + 1) * kBlock));
+      const uint32_t* const last = g + pairs * kBlock;
+      AddPair(at + (pairs - 1) * step, last, last, last + kBlock, s);
     }
     for (int j = 0; j < kColumns; ++j) {
       for (int c = 0; c < kAtOnce; ++c) _mm512_storeu_ps(sums + (j * channels + first + c) * kBlock, s[j][c]);

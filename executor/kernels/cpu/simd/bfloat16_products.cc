@@ -62,11 +62,11 @@ inline void AddStrip(const Packed& p, const uint32_t* a, const uint32_t* b, floa
     for (int v = 0; v < 2; ++v) sums[r][v] = _mm512_loadu_ps(y + r * kTile + v * kLanes);
   }
   for (int64_t k = 0; k < p.pairs; ++k, a += p.pair, b += kTile) {
-    const __m512bh b0 = (__m512bh)_mm512_load_si512(b), b1 = (__m512bh)_mm512_load_si512(b + kLanes);
+    const __m512i b0 = _mm512_load_si512(b), b1 = _mm512_load_si512(b + kLanes);
     for (int r = 0; r < kRows; ++r) {
-      const __m512bh factor = (__m512bh)_mm512_set1_epi32(static_cast<int>(a[r * p.row]));
-      sums[r][0] = _mm512_dpbf16_ps(sums[r][0], factor, b0);
-      sums[r][1] = _mm512_dpbf16_ps(sums[r][1], factor, b1);
+      const __m512i factor = _mm512_set1_epi32(static_cast<int>(a[r * p.row]));
+      sums[r][0] = _mm512_dpbf16_ps(sums[r][0], (__m512bh)factor, (__m512bh)b0);  // clang 16 spoils such variables
+      sums[r][1] = _mm512_dpbf16_ps(sums[r][1], (__m512bh)factor, (__m512bh)b1);
     }
   }
   for (int r = 0; r < kRows; ++r) {
