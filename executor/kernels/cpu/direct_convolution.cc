@@ -44,7 +44,7 @@ class Direct {
       Loops::WindowSums block{};
       block.w = args.in(1);
       block.bias = has_bias_ ? args.in(2) : nullptr;
-      block.w_taps = c.w_taps.data();
+      block.w_step = c.w_step;
       block.vectors = group.count;
       block.columns = c.columns.data() + group.first;
       block.w_vectors = c.w_vectors.data() + group.first;
@@ -54,9 +54,8 @@ class Direct {
         block.x = x + c.XOffset(d, begin, region);
         block.y = y + c.YOffset(d, begin, region.runs[2].begin);
         block.addend = addend ? addend + (block.y - y) : nullptr;
-        block.taps = region.end - region.begin;
-        block.x_taps = c.x_taps.data() + region.begin;
-        block.numbers = c.numbers.data() + region.begin;
+        block.runs = c.tap_runs.data() + region.first_run;
+        block.run_count = region.last_run - region.first_run;
         BestLoops().convolve(block);
       });
     }

@@ -4,7 +4,6 @@
 
 #include "base/checked.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/simd/loops.h"
 
 namespace bindery::cpu {
 
@@ -138,7 +137,7 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
     for (const Run& h : h_runs) {
       for (const Run& w : w_runs) {
         const std::array<Run, 3> runs = {d, h, w};
-        Region region = {runs, static_cast<int64_t>(x_taps.size()), 0};
+        Region region = {runs, static_cast<int64_t>(x_taps.size()), 0, 0, 0};
         for_taps([&](const std::array<int64_t, 3>& tap, int64_t c, int32_t number) {
           int64_t position = 0;
           for (int i = 0; i < 3; ++i) {
@@ -155,7 +154,26 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
       }
     }
   }
+  if (fits) ListRuns();
   return fits;
+}
+
+// Channels of a block, and taps along an axis where channels do not come between, are a run.
+void DirectWindows::ListRuns() {
+  if (w_taps.size() > 1) w_step = w_taps[1] - w_taps[0];
+  for (Region& region : regions) {
+    region.first_run = static_cast<int64_t>(tap_runs.size());
+    for (int64_t t = region.begin; t < region.end; ++t) {
+      const int32_t w = w_taps[numbers[t]];
+      const bool goes_on = t > region.begin && x_taps[t] == x_taps[t - 1] + 1 && w == w_taps[numbers[t - 1]] + w_step;
+      if (goes_on) {
+        ++tap_runs.back().taps;
+      } else {
+        tap_runs.push_back({x_taps[t], w, 1});
+      }
+    }
+    region.last_run = static_cast<int64_t>(tap_runs.size());
+  }
 }
 
 Format TapsByFilters(int rank) {

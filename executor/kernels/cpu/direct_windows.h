@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "executor/format.h"
+#include "executor/kernels/cpu/simd/loops.h"
 #include "symbol/ops/convolution.h"
 
 namespace bindery::cpu {
@@ -34,10 +35,10 @@ int64_t RowsAtOnce(int64_t row_elements, int64_t rows);
 struct Run {
   int64_t begin, end, first_tap, last_tap;
 };
-// Windows that have the same taps: [begin, end) of the lists.
+// Windows that have the same taps: [begin, end) of the lists, [first_run, last_run) of tap_runs.
 struct Region {
   std::array<Run, 3> runs;  // along d, h, w; axes that are missing have extent 1
-  int64_t begin, end;
+  int64_t begin, end, first_run, last_run;
 };
 
 // Regions of few columns, at the sides: a part of them is a short loop.
@@ -61,6 +62,7 @@ class DirectWindows {
 
   bool FindVectors(const Shape& weight, const Format& w_format);
   bool ListTaps(const Shape& weight, const Format& w_format);
+  void ListRuns();
 
   // f(region, first, last) for what of each region is in these rows of plane d.
   template <class F>
@@ -114,6 +116,8 @@ class DirectWindows {
   std::vector<Region> regions;
   std::vector<int32_t> x_taps, numbers;  // of all regions: in a sample, and in w_taps
   std::vector<int32_t> w_taps;           // of all taps: in the weight
+  std::vector<TapRun> tap_runs;          // the lists of all regions in short
+  int64_t w_step = 0;                    // from tap to tap of a run, in the weight
   std::vector<int32_t> columns, w_vectors, y_vectors;
   std::vector<VectorGroup> groups;
 };

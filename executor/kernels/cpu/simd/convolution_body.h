@@ -7,57 +7,78 @@ constexpr int PlacesAtOnce(int vectors) {
   return (kManyRegisters ? kMany : kFew)[vectors - 1];
 }
 
+// f of the constants 0 to n - 1. Where loops stand within each other, g++ keeps an array in registers only if it sees
+// none but constant indices from the beginning.
+template <int... kIndex, class F>
+[[gnu::always_inline]] inline void ForEachOf(std::integer_sequence<int, kIndex...>, F f) {
+  (f(std::integral_constant<int, kIndex>()), ...);
+}
+
 template <int kVectors, int kPlaces>
-inline void ConvolvePlaces(const Table::WindowSums& p, const Real* x, Real* y) {
-  V sums[kPlaces][kVectors];
-  for (int v = 0; v < kVectors; ++v) {
+void ConvolvePlaces(const Table::WindowSums& p, const Real* x, Real* y) {
+  constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
+  constexpr std::make_integer_sequence<int, kPlaces> kAllPlaces;
+  V sums[kPlaces * kVectors];
+  ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
     const V begin = p.bias ? Load(p.bias + p.columns[v]) : Splat(0);
-    for (int i = 0; i < kPlaces; ++i) sums[i][v] = begin;
-  }
+    ForEachOf(kAllPlaces, [&](auto i) __attribute__((always_inline)) { sums[i * kVectors + v] = begin; });
+  });
   if (p.addend) {
     const Real* const addend = p.addend + (y - p.y);
-    for (int i = 0; i < kPlaces; ++i) {
-      for (int v = 0; v < kVectors; ++v) sums[i][v] += Load(addend + i * p.y_step + p.y_vectors[v]);
+    ForEachOf(kAllPlaces, [&](auto i) __attribute__((always_inline)) {
+      ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+        sums[i * kVectors + v] += Load(addend + i * p.y_step + p.y_vectors[v]);
+      });
+    });
+  }
+  const int64_t x_step = p.x_step, w_step = p.w_step;
+  const Real* vectors[kVectors];
+  ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { vectors[v] = p.w + p.w_vectors[v]; });
+  for (const TapRun *run = p.runs, *const end = run + p.run_count; run < end; ++run) {
+    const Real *first = x + run->x, *const last = first + run->taps;
+    for (int64_t w = run->w; first < last; ++first, w += w_step) {
+      V weights[kVectors];
+      ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { weights[v] = Load(vectors[v] + w); });
+      const Real* at = first;
+      ForEachOf(kAllPlaces, [&](auto i) __attribute__((always_inline)) {
+        const V factor = Splat(*at);
+        at += x_step;
+        ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+          sums[i * kVectors + v] = MultiplyAdd(factor, weights[v], sums[i * kVectors + v]);
+        });
+      });
     }
   }
-  for (int64_t t = 0; t < p.taps; ++t) {
-    const Real *const w = p.w + p.w_taps[p.numbers[t]], *at = x + p.x_taps[t];
-    V weights[kVectors];
-    for (int v = 0; v < kVectors; ++v) weights[v] = Load(w + p.w_vectors[v]);
-    for (int i = 0; i < kPlaces; ++i, at += p.x_step) {
-      const V factor = Splat(*at);
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = MultiplyAdd(factor, weights[v], sums[i][v]);
-    }
-  }
-  for (int i = 0; i < kPlaces; ++i) {
-    for (int v = 0; v < kVectors; ++v) Store(y + i * p.y_step + p.y_vectors[v], sums[i][v]);
-  }
+  ForEachOf(kAllPlaces, [&](auto i) __attribute__((always_inline)) {
+    ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+      Store(y + i * p.y_step + p.y_vectors[v], sums[i * kVectors + v]);
+    });
+  });
 }
-// The last places of a row are computed with some before them once more, unless y was an addend before.
-template <int kVectors>
-void ConvolveRows(const Table::WindowSums& p) {
-  constexpr int kPlaces = PlacesAtOnce(kVectors), kFewPlaces = 4;
+// A row in parts of about the same size, each of as many places as registers hold at most.
+template <int kVectors, int... kIndex>
+void ConvolveRows(const Table::WindowSums& p, std::integer_sequence<int, kIndex...>) {
+  using Part = void (*)(const Table::WindowSums&, const Real*, Real*);
+  static constexpr Part kParts[] = {nullptr, ConvolvePlaces<kVectors, kIndex + 1>...};  // by their places
+  constexpr int64_t kMostPlaces = sizeof...(kIndex);
+  const int64_t parts = (p.places + kMostPlaces - 1) / kMostPlaces;
+  const int64_t fewest = p.places / parts, with_more = p.places % parts;
   for (int64_t row = 0; row < p.rows; ++row) {
-    const Real* const x = p.x + row * p.x_row;
-    Real* const y = p.y + row * p.y_row;
-    int64_t i = 0;
-    for (; i + kPlaces <= p.places; i += kPlaces)
-      ConvolvePlaces<kVectors, kPlaces>(p, x + i * p.x_step, y + i * p.y_step);
-    if (i < p.places && p.places >= kPlaces && !p.addend) {
-      i = p.places - kPlaces;
-      ConvolvePlaces<kVectors, kPlaces>(p, x + i * p.x_step, y + i * p.y_step);
-      continue;
+    const Real* x = p.x + row * p.x_row;
+    Real* y = p.y + row * p.y_row;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t places = fewest + (part < with_more ? 1 : 0);
+      kParts[places](p, x, y);
+      x += places * p.x_step;
+      y += places * p.y_step;
     }
-    for (; i + kFewPlaces <= p.places; i += kFewPlaces) {
-      ConvolvePlaces<kVectors, kFewPlaces>(p, x + i * p.x_step, y + i * p.y_step);
-    }
-    for (; i < p.places; ++i) ConvolvePlaces<kVectors, 1>(p, x + i * p.x_step, y + i * p.y_step);
   }
 }
+template <class>
 void Convolve(const Table::WindowSums& p) {
-  if (p.vectors == 1) ConvolveRows<1>(p);
-  if (p.vectors == 2) ConvolveRows<2>(p);
-  if (p.vectors == 3) ConvolveRows<3>(p);
+  if (p.vectors == 1) ConvolveRows<1>(p, std::make_integer_sequence<int, PlacesAtOnce(1)>());
+  if (p.vectors == 2) ConvolveRows<2>(p, std::make_integer_sequence<int, PlacesAtOnce(2)>());
+  if (p.vectors == 3) ConvolveRows<3>(p, std::make_integer_sequence<int, PlacesAtOnce(3)>());
 }
 
 // Taps that are summed up at once for so many vectors; each has a pointer of its own.
@@ -125,8 +146,21 @@ void AddGradients(const Table::WindowGradients& p) {
   for (; t + kTaps <= p.taps; t += kTaps) AddTapGradients<kVectors, kTaps>(p, t);
   AddLastTaps<kVectors, kTaps - 1>(p, t);
 }
+template <class>
 void ConvolveGrad(const Table::WindowGradients& p) {
   if (p.vectors == 1) AddGradients<1>(p);
   if (p.vectors == 2) AddGradients<2>(p);
   if (p.vectors == 3) AddGradients<3>(p);
+}
+
+// There are none of doubles.
+template <class R>
+constexpr auto ConvolveOf() -> void (*)(const Table::WindowSums&) {
+  if constexpr (std::is_same_v<R, float>) return Convolve<R>;
+  return nullptr;
+}
+template <class R>
+constexpr auto ConvolveGradOf() -> void (*)(const Table::WindowGradients&) {
+  if constexpr (std::is_same_v<R, float>) return ConvolveGrad<R>;
+  return nullptr;
 }

@@ -27,6 +27,11 @@ struct PoolRow {
 struct DropoutKey {
   uint32_t k0, k1, c1, c2, c3;
 };
+// Of a convolution's windows: taps that lie one behind the other in the data, from `x` on. The first one's weights are
+// at `w`, the others' behind it at equal steps.
+struct TapRun {
+  int32_t x, w, taps;
+};
 
 template <class Real>
 struct LoopsOf {
@@ -166,24 +171,25 @@ struct LoopsOf {
   void (*average_pool)(const PoolRow& row, const Real* x, Real* y, Real scale);
   void (*average_pool_grad)(const PoolRow& row, const Real* dy, Real* dx, Real scale);
 
-  // A direct convolution: y = bias + addend + the sum of x w over the taps, of all windows, `rows` x `places` of them,
-  // that have these `taps`, for `vectors` vectors, 1 to 3, of output channels. x_taps: where tap t of the first window
-  // lies in x, w_taps[numbers[t]] in w; `columns`, w_vectors and y_vectors: where vectors begin in `bias`, in w, in y
-  // and in `addend`, which lies as y and may be y. Both may be null.
+  // A direct convolution, null for doubles: y = bias + addend + the sum of x w over the taps, of all windows, `rows` x
+  // `places` of them, that have these taps, for `vectors` vectors, 1 to 3, of output channels. `runs`: where the first
+  // window's taps lie in x and in w, there w_step from each other; `columns`, w_vectors and y_vectors: where vectors
+  // begin in `bias`, in w, in y and in `addend`, which lies as y and may be y. Both may be null.
   struct WindowSums {
     const Real *x, *w, *bias, *addend;
     Real* y;
     int64_t rows, x_row, y_row;
     int64_t places, x_step, y_step;
-    int64_t taps;
-    const int32_t *x_taps, *numbers, *w_taps;
+    const TapRun* runs;
+    int64_t run_count, w_step;
     int64_t vectors;
     const int32_t *columns, *w_vectors, *y_vectors;
   };
   void (*convolve)(const WindowSums& p);
-  // Of a direct convolution, the gradient of weights: to row numbers[t] of `sums`, of `vectors` vectors, 1 to 3, of
-  // output channels, is added that of tap t, the sum of x dy over all windows, `samples` x `rows` x `places` of them,
-  // that have these `taps`. x_taps: where tap t of the first window lies in x; y_vectors: where vectors begin in dy.
+  // Of a direct convolution, the gradient of weights, null for doubles: to row numbers[t] of `sums`, of `vectors`
+  // vectors, 1 to 3, of output channels, is added that of tap t, the sum of x dy over all windows, `samples` x `rows` x
+  // `places` of them, that have these `taps`. x_taps: where tap t of the first window lies in x; y_vectors: where
+  // vectors begin in dy.
   struct WindowGradients {
     const Real *x, *dy;
     int64_t samples, x_sample, y_sample;
