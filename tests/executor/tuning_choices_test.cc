@@ -115,6 +115,30 @@ TEST_F(TuningChoicesTest, WhatDoesNotFitIsNotMeasured) {
   EXPECT_EQ(log_[0], "Convolution \"conv\" is not tuned: no memory is left to measure its kernels in");
 }
 
+// malloc of a sanitizer keeps what it likes.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+int64_t ResidentBytes() {
+  const std::string statm = ReadFile("/proc/self/statm");  // all pages, resident ones
+  return std::stoll(statm.substr(statm.find(' '))) * PageBytes();
+}
+
+// Once a piece of this size has been given back, malloc takes others from what it keeps for the process.
+TEST_F(TuningChoicesTest, WhatWasMeasuredInIsGivenBack) {
+  constexpr int64_t kScratch = 20 << 20;
+  const auto large = [](const std::string& name, int ms) -> TuningCandidate {
+    return {name, [=] {
+              Kernel kernel = *Slow(name, ms).make();
+              kernel.scratch_bytes = kScratch;
+              return kernel;
+            }};
+  };
+  Choose(1, {large("rules", 2), large("fast", 1)});
+  const int64_t before = ResidentBytes();
+  Choose(2, {large("rules", 2), large("fast", 1)});
+  EXPECT_LT(ResidentBytes(), before + kScratch / 2);
+}
+#endif
+
 TEST_F(TuningChoicesTest, AChoiceThatIsNoLongerThereIsReplaced) {
   EXPECT_EQ(Choose(1, {Slow("rules", 4), Slow("fast", 1)}), "fast, tuned");
   Forget();

@@ -1,10 +1,10 @@
 #include "executor/kernels/cpu/tuning.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -131,18 +131,23 @@ std::string KeyOf(const KernelSpec& spec) {
   return key;
 }
 
-// Memory of a value, filled with small numbers of any type: zeros would all be one page. A system promises more than it
-// has and then ends processes, so it is asked first: a plan may be of a batch that does not fit.
-using Memory = std::unique_ptr<void, decltype(&std::free)>;
+// Memory of a value, filled with small numbers of any type: zeros would all be one page. From the system, as an arena's
+// is, and back to it: malloc would keep for the process what nothing asks for again. A system promises more than it has
+// and then ends processes, so it is asked first: a plan may be of a batch that does not fit.
+struct Unmap {
+  size_t bytes;
+  void operator()(void* memory) const { munmap(memory, bytes); }
+};
+using Memory = std::unique_ptr<void, Unmap>;
 Memory Allocate(int64_t bytes) {
-  constexpr size_t kAlignment = 64;
   constexpr int64_t kAskFirst = 16 << 20;
   if (bytes >= kAskFirst && bytes > AvailableMemory()) throw std::bad_alloc();
-  const size_t size = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
-  Memory memory(std::aligned_alloc(kAlignment, size), &std::free);
-  if (!memory) throw std::bad_alloc();
-  std::memset(memory.get(), 0x3c, size);
-  return memory;
+  const size_t size = static_cast<size_t>(bytes) + 1;
+  void* const pages = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  madvise(pages, size, MADV_HUGEPAGE);  // advice, as an arena gives it
+  std::memset(pages, 0x3c, size);
+  return {pages, Unmap{size}};
 }
 
 // In a network other layers run between two runs of one, and what is a core's own holds their values: before each run
