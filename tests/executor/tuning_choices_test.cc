@@ -115,14 +115,14 @@ TEST_F(TuningChoicesTest, WhatDoesNotFitIsNotMeasured) {
   EXPECT_EQ(log_[0], "Convolution \"conv\" is not tuned: no memory is left to measure its kernels in");
 }
 
-// malloc of a sanitizer keeps what it likes.
+// A sanitizer keeps memory of its own for what was there.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 int64_t ResidentBytes() {
   const std::string statm = ReadFile("/proc/self/statm");  // all pages, resident ones
   return std::stoll(statm.substr(statm.find(' '))) * PageBytes();
 }
 
-// Once a piece of this size has been given back, malloc takes others from what it keeps for the process.
+// Once a piece of this size has been given back to malloc, it takes others from what it keeps for the process.
 TEST_F(TuningChoicesTest, WhatWasMeasuredInIsGivenBack) {
   constexpr int64_t kScratch = 20 << 20;
   const auto large = [](const std::string& name, int ms) -> TuningCandidate {
@@ -132,7 +132,7 @@ TEST_F(TuningChoicesTest, WhatWasMeasuredInIsGivenBack) {
               return kernel;
             }};
   };
-  Choose(1, {large("rules", 2), large("fast", 1)});
+  Choose(1, {Slow("rules", 2), Slow("fast", 1)});  // threads have their stacks
   const int64_t before = ResidentBytes();
   Choose(2, {large("rules", 2), large("fast", 1)});
   EXPECT_LT(ResidentBytes(), before + kScratch / 2);

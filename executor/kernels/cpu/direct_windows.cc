@@ -165,7 +165,7 @@ void DirectWindows::ListRuns() {
     region.first_run = static_cast<int64_t>(tap_runs.size());
     for (int64_t t = region.begin; t < region.end; ++t) {
       const int32_t w = w_taps[numbers[t]];
-      const bool goes_on = t > region.begin && x_taps[t] == x_taps[t - 1] + 1 && w == w_taps[numbers[t - 1]] + w_step;
+      const bool goes_on = t > region.begin && x_taps[t] - 1 == x_taps[t - 1] && w - w_step == w_taps[numbers[t - 1]];
       if (goes_on) {
         ++tap_runs.back().taps;
       } else {

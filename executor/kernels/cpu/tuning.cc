@@ -142,7 +142,7 @@ using Memory = std::unique_ptr<void, Unmap>;
 Memory Allocate(int64_t bytes) {
   constexpr int64_t kAskFirst = 16 << 20;
   if (bytes >= kAskFirst && bytes > AvailableMemory()) throw std::bad_alloc();
-  const size_t size = static_cast<size_t>(bytes) + 1;
+  const size_t size = static_cast<size_t>(bytes) + 1;  // nothing cannot be asked for
   void* const pages = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
   madvise(pages, size, MADV_HUGEPAGE);  // advice, as an arena gives it
