@@ -202,20 +202,19 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
   }
 }
 
-// a lies by rows or by columns; sums begin with nothing, or with what y holds.
+// Sums begin with nothing, or with what y holds.
 TEST_P(LoopsTest, Strips) {
   const int64_t lanes = loops().lanes, step = 2 * lanes + 3, depth = 11;
-  const std::vector<float> a = RandomFloats(27 * depth, "a"), b = RandomFloats(depth * step, "b"),
+  const int64_t a_row = depth + 2;
+  const std::vector<float> a = RandomFloats(27 * a_row, "a"), b = RandomFloats(depth * 2 * lanes, "b"),
                            old = RandomFloats(27 * step, "y");
   for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 27}) {
     for (int64_t vectors : {1, 2}) {
       for (bool adds : {false, true}) {
         std::vector<float> y = old;
         loops().multiply_strip({.a = a.data(),
-                                .a_row = adds ? 1 : depth,
-                                .a_column = adds ? rows : 1,
+                                .a_row = a_row,
                                 .b = b.data(),
-                                .b_row = step,
                                 .y = y.data(),
                                 .y_row = step,
                                 .rows = rows,
@@ -231,7 +230,7 @@ TEST_P(LoopsTest, Strips) {
           }
           double wanted = adds ? old[i] : 0;
           for (int64_t k = 0; k < depth; ++k) {
-            wanted += double{a[adds ? k * rows + row : row * depth + k]} * b[k * step + column];
+            wanted += double{a[row * a_row + k]} * b[k * vectors * lanes + column];
           }
           ASSERT_NEAR(y[i], wanted, 1e-5) << rows << " rows, " << vectors << " vectors, " << adds;
         }

@@ -1,6 +1,6 @@
 // FullyConnected: oneDNN's inner product, with weights in the format that it likes best; own loops where the work is so
-// small that calling oneDNN (about 0.2 us) would be a large part of it, and for single rows, which only stream the
-// weights.
+// small that calling oneDNN (about 0.2 us) would be a large part of it, for single rows, which only stream the weights,
+// and for predictions where oneDNN would pack the weights in each call, below AVX-512.
 #include "symbol/ops/fully_connected.h"
 
 #include <vector>
@@ -11,6 +11,7 @@
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/gemm.h"
+#include "executor/kernels/cpu/panel_product.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -63,6 +64,18 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p) {
   });
 }
 
+// In predictions by loops of our own, whose panels become the weights' own format, or a copy of them that is kept. Nothing
+// where oneDNN is as fast: with AVX-512, for which it has blocks of its own, and for so many weights that packing them
+// in each call is little.
+constexpr int64_t kPanelWeights = 1024 * 1024;
+MaybeKernel InPanels(const KernelSpec& spec, const Product& p) {
+  if (spec.mode != Mode::kPredict || Allows(dnnl::cpu_isa::avx512_core) || p.n * p.k > kPanelWeights) {
+    return std::nullopt;
+  }
+  const ActivationType activation = spec.attributes<FullyConnectedAttrs>().activation;
+  return MultiplyPanels(spec, {.m = p.m, .n = p.n, .k = p.k, .bias = p.has_bias ? 2 : -1, .activation = activation});
+}
+
 // The formats of weights to try: the one wished for, the primitive's own choice, plain.
 std::vector<memory::desc> Weights(const Product& p, const std::optional<Format>& wish) {
   std::vector<memory::desc> weights;
@@ -72,8 +85,11 @@ std::vector<memory::desc> Weights(const Product& p, const std::optional<Format>&
   return weights;
 }
 
-// Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run.
-bool HasPlainWeight(const KernelSpec& spec) { return spec.input_is_open[1] || spec.input_formats[1].is_plain(); }
+// Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run, but for panels, which
+// are those of predictions: there it is made once.
+bool HasPlainWeight(const KernelSpec& spec) {
+  return spec.input_is_open[1] || spec.input_formats[1].is_plain() || spec.input_formats[1] == PanelFormat();
+}
 
 // A gradient for which calling oneDNN does not pay?
 bool IsForLoop(const KernelSpec& spec, const Product& p) {
@@ -96,6 +112,8 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
                        .activation = attrs.activation});
   } else if (AllFloat(spec) && (p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) {
     kernel = OwnForward(spec, p);
+  } else if (MaybeKernel panels = InPanels(spec, p)) {
+    return panels;
   } else {
     // A weight that was stored already is taken as it lies if that is fast: packing pays only when it is done once.
     const std::optional<Format> stored = spec.input_is_open[1] ? std::nullopt : std::optional(spec.input_formats[1]);

@@ -111,9 +111,7 @@ struct Layer {
       for (int64_t at = 0; at < depth; at += kDepth) {
         loops.multiply_strip({.a = a + at,
                               .a_row = a_row,
-                              .a_column = 1,
                               .b = panels + at * width,
-                              .b_row = width,
                               .y = y,
                               .y_row = kTile,
                               .rows = samples,

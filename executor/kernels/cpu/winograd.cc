@@ -170,9 +170,7 @@ class Winograd {
         const int64_t count = std::min(kVectors, vectors - first);
         BestLoops().multiply_strip({.a = data + place * data_place(),
                                     .a_row = p_.from,
-                                    .a_column = 1,
                                     .b = weights + place * weights_.place() + first * lanes_ * p_.from,
-                                    .b_row = count * lanes_,
                                     .y = results + place * result_place() + first * lanes_,
                                     .y_row = p_.to,
                                     .rows = tiles,

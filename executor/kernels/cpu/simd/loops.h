@@ -271,12 +271,11 @@ struct LoopsOf {
   Winograd winograd_2, winograd_4;
 
   // y (rows, columns) = begin + a (rows, depth) b (depth, columns), in order of depth, for one or two vectors of
-  // columns: sums stay in registers. a lies as told. `begin` may be null, which is zero, or y itself.
+  // columns, which are all of b: sums stay in registers. `begin` may be null, which is zero, or y itself.
   struct Strip {
     const Real* a;
-    int64_t a_row, a_column;
+    int64_t a_row;
     const Real* b;
-    int64_t b_row;
     Real* y;
     int64_t y_row;
     int64_t rows, depth, vectors;

@@ -82,26 +82,60 @@ void AddProducts(const Table::Product& p) {
 // kRows rows of whole vectors.
 template <int kRows, int kVectors>
 void MultiplyRows(const Table::Strip& p) {
-  V sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = Load(p.begin + r * p.begin_row + v * kLanes);
-  }
-  const Real *a = p.a, *b = p.b;
-  for (int64_t k = 0; k < p.depth; ++k, a += p.a_column, b += p.b_row) {
+  constexpr std::make_integer_sequence<int, kRows> kAllRows;
+  constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
+  V sums[kRows * kVectors];
+  ForEachOf(kAllRows, [&](auto r) __attribute__((always_inline)) {
+    ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+      sums[r * kVectors + v] = Load(p.begin + r * p.begin_row + v * kLanes);
+    });
+  });
+  // A pointer for three rows each: the other two are one and two steps further, which an address can say.
+  constexpr int kThrees = (kRows + 2) / 3;
+  constexpr std::make_integer_sequence<int, kThrees> kAllThrees;
+  const int64_t a_row = p.a_row;
+  const Real *a[kThrees], *b = p.b;
+  ForEachOf(kAllThrees, [&](auto i) __attribute__((always_inline)) { a[i] = p.a + 3 * i * a_row; });
+  constexpr int kSteps = 2;  // of the depth, in an iteration
+  const auto add = [&](auto k) __attribute__((always_inline)) {
     V factors[kVectors];
-    for (int v = 0; v < kVectors; ++v) factors[v] = Load(b + v * kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      const V factor = Splat(a[r * p.a_row]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = MultiplyAdd(factor, factors[v], sums[r][v]);
-    }
+    ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+      factors[v] = Load(b + (k * kVectors + v) * kLanes);
+    });
+    ForEachOf(kAllRows, [&](auto r) __attribute__((always_inline)) {
+      const V factor = Splat(a[r / 3][r % 3 * a_row + k]);
+      ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+        sums[r * kVectors + v] = MultiplyAdd(factor, factors[v], sums[r * kVectors + v]);
+      });
+    });
+  };
+  const auto advance = [&](int k) __attribute__((always_inline)) {
+    b += k * kVectors * kLanes;
+    ForEachOf(kAllThrees, [&](auto i) __attribute__((always_inline)) {
+      a[i] += k;
+      __asm__("" : "+r"(a[i]));  // else g++ computes all addresses before the loop, more than there are registers
+    });
+  };
+  int64_t rest = p.depth;
+  for (; rest >= kSteps; rest -= kSteps) {
+    ForEachOf(std::make_integer_sequence<int, kSteps>(), add);
+    advance(kSteps);
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) Store(p.y + r * p.y_row + v * kLanes, sums[r][v]);
+  for (; rest > 0; --rest) {
+    add(std::integral_constant<int, 0>());
+    advance(1);
   }
+  Real* y = p.y;
+  const int64_t y_row = p.y_row;
+  ForEachOf(kAllRows, [&](auto r) __attribute__((always_inline)) {
+    ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+      Store(y + r * y_row + v * kLanes, sums[r * kVectors + v]);
+    });
+  });
 }
 // All rows, in blocks of about the same height.
-template <int kVectors, size_t... kRows>
-inline void MultiplyBlocks(Table::Strip p, std::index_sequence<kRows...>) {
+template <int kVectors, int... kRows>
+inline void MultiplyBlocks(Table::Strip p, std::integer_sequence<int, kRows...>) {
   constexpr void (*kBlocks[])(const Table::Strip&) = {MultiplyRows<kRows + 1, kVectors>...};
   constexpr int64_t kMost = sizeof...(kRows);
   alignas(V) static constexpr Real kZeros[kVectors * kLanes] = {};
@@ -119,7 +153,7 @@ inline void MultiplyBlocks(Table::Strip p, std::index_sequence<kRows...>) {
   }
 }
 void MultiplyStrip(const Table::Strip& p) {
-  constexpr std::make_index_sequence<kManyRegisters ? 12 : 6> kRows;
+  constexpr std::make_integer_sequence<int, kManyRegisters ? 12 : 6> kRows;
   if (p.vectors == 2) {
     MultiplyBlocks<2>(p, kRows);
   } else {
