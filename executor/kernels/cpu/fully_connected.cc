@@ -64,16 +64,13 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p) {
   });
 }
 
-// In predictions by loops of our own, whose panels become the weights' own format, or a copy of them that is kept. Nothing
-// where oneDNN is as fast: with AVX-512, for which it has blocks of its own, and for so many weights that packing them
-// in each call is little.
-constexpr int64_t kPanelWeights = 1024 * 1024;
-MaybeKernel InPanels(const KernelSpec& spec, const Product& p) {
-  if (spec.mode != Mode::kPredict || Allows(dnnl::cpu_isa::avx512_core) || p.n * p.k > kPanelWeights) {
-    return std::nullopt;
-  }
-  const ActivationType activation = spec.attributes<FullyConnectedAttrs>().activation;
-  return MultiplyPanels(spec, {.m = p.m, .n = p.n, .k = p.k, .bias = p.has_bias ? 2 : -1, .activation = activation});
+// Are weights in panels, for loops of our own? In predictions, where panels become the weights' format, or a copy of them
+// that is kept. Not where oneDNN is as fast: with AVX-512, for which it has blocks of its own, and for so many weights
+// that packing them in each call is little. Whoever trained them in whatever format, predictions have the same bits.
+bool PredictsInPanels(const KernelSpec& spec, const Product& p) {
+  constexpr int64_t kMostWeights = 1024 * 1024;
+  return spec.mode == Mode::kPredict && AllFloat(spec) && p.n * p.k <= kMostWeights &&
+         !Allows(dnnl::cpu_isa::avx512_core);
 }
 
 // The formats of weights to try: the one wished for, the primitive's own choice, plain.
@@ -85,11 +82,8 @@ std::vector<memory::desc> Weights(const Product& p, const std::optional<Format>&
   return weights;
 }
 
-// Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run, but for panels, which
-// are those of predictions: there it is made once.
-bool HasPlainWeight(const KernelSpec& spec) {
-  return spec.input_is_open[1] || spec.input_formats[1].is_plain() || spec.input_formats[1] == PanelFormat();
-}
+// Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run.
+bool HasPlainWeight(const KernelSpec& spec) { return spec.input_is_open[1] || spec.input_formats[1].is_plain(); }
 
 // A gradient for which calling oneDNN does not pay?
 bool IsForLoop(const KernelSpec& spec, const Product& p) {
@@ -110,10 +104,10 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
                        .b = {1, 1, p.k},
                        .bias = bias,
                        .activation = attrs.activation});
-  } else if (AllFloat(spec) && (p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) {
+  } else if (AllFloat(spec) && (p.IsTiny() || p.m == 1) && (HasPlainWeight(spec) || PredictsInPanels(spec, p))) {
     kernel = OwnForward(spec, p);
-  } else if (MaybeKernel panels = InPanels(spec, p)) {
-    return panels;
+  } else if (PredictsInPanels(spec, p)) {
+    return MultiplyPanels(spec, {.m = p.m, .n = p.n, .k = p.k, .bias = bias, .activation = attrs.activation});
   } else {
     // A weight that was stored already is taken as it lies if that is fast: packing pays only when it is done once.
     const std::optional<Format> stored = spec.input_is_open[1] ? std::nullopt : std::optional(spec.input_formats[1]);
