@@ -100,6 +100,70 @@ TEST(DirectConvolution, ConvolvesAsTheReferenceWithAnyNumberOfThreads) {
   }
 }
 
+// Blocks of channels, channels last, vectors that overlap; windows that reach out of the data, and stored weights of any
+// format.
+TEST(DirectConvolution, GivesGradientsOfDataAsTheReferenceBothWaysWithAnyNumberOfThreads) {
+  struct Case {
+    Shape data;
+    ConvolutionGradDataAttrs attrs;
+    Format weight = {};
+  };
+  const auto attrs = [](const ConvolutionAttrs& of) { return ConvolutionGradDataAttrs{of, {}, {}, 0}; };
+  const std::vector<Case> cases = {
+      {{17, 20, 12, 12}, attrs({.num_filter = 50, .kernel = {5, 5}})},
+      {{3, 20, 9, 7}, attrs({.num_filter = 16, .kernel = {3, 2}, .pad = {1, 0, 2, 1}}), TapsByFilters(4)},
+      {{2, 32, 6, 5}, attrs({.num_filter = 48, .kernel = {3, 3}, .pad = {1, 1}}), ChannelBlocked(4, 16)},
+      {{2, 37, 11, 8},
+       attrs({.num_filter = 3, .kernel = {3, 3}, .pad = {2, 6}, .dilate = {2, 3}}),
+       Format::ChannelsLast(4)},
+      {{19, 16, 30}, attrs({.num_filter = 18, .kernel = {5}, .pad = {2, 4}})},
+      {{5, 21, 3, 4}, attrs({.num_filter = 24, .kernel = {1, 1}})},
+  };
+  for (const Case& c : cases) {
+    const int64_t filters = c.attrs.num_filter, channels = c.data[1];
+    Shape weight = {filters, channels}, output = {c.data[0], filters};
+    for (const int64_t extent : c.attrs.kernel) weight = weight.Insert(weight.rank(), extent);
+    for (const Window& window : ConvolutionWindows(c.attrs, c.data))
+      output = output.Insert(output.rank(), window.output);
+    SCOPED_TRACE(ToString(output) + " to " + ToString(c.data));
+    const auto spec = [&](int threads) {
+      KernelSpec of = SpecOf(ConvolutionGradDataOp(), c.attrs, {output, weight}, c.data, threads);
+      of.input_formats[1] = c.weight;
+      return of;
+    };
+    const std::vector<float> expected = RunOnNoise(MakeKernel(spec(1), KernelPolicy::kReference), spec(1));
+    const auto terms = static_cast<float>(weight.Elements() / channels);
+    for (const DirectWay way : {DirectWay::kAsItLies, DirectWay::kBatchInside}) {
+      const MaybeKernel kernel = DirectConvolutionGradData(spec(1), way);
+      ASSERT_TRUE(kernel);
+      EXPECT_EQ(kernel->implementation, way == DirectWay::kAsItLies ? "direct" : "direct inside");
+      EXPECT_EQ(kernel->input_formats[1], c.weight);
+      const std::vector<float> actual = RunOnNoise(*kernel, spec(1));
+      for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-7f * terms + 1e-6f) << i;
+      for (const int threads : {2, 3, 5}) {
+        EXPECT_EQ(RunOnNoise(*DirectConvolutionGradData(spec(threads), way), spec(threads)), actual) << threads;
+      }
+    }
+  }
+}
+
+TEST(DirectConvolution, DeclinesGradientsOfDataThatAreNoConvolution) {
+  const auto makes = [](const ConvolutionAttrs& of, const Shape& data) {
+    const ConvolutionGradDataAttrs attrs{of, {}, {}, 0};
+    Shape output = {data[0], of.num_filter};
+    for (const Window& window : ConvolutionWindows(of, data)) output = output.Insert(output.rank(), window.output);
+    const Shape weight = {of.num_filter, data[1] / of.groups, of.kernel[0], of.kernel[1]};
+    return DirectConvolutionGradData(SpecOf(ConvolutionGradDataOp(), attrs, {output, weight}, data, 1),
+                                     DirectWay::kAsItLies)
+        .has_value();
+  };
+  EXPECT_TRUE(makes({.num_filter = 5, .kernel = {3, 3}, .pad = {2, 2}}, {1, 20, 6, 6}));
+  EXPECT_FALSE(makes({.num_filter = 5, .kernel = {3, 3}, .pad = {3, 2}}, {1, 20, 6, 6}));
+  EXPECT_FALSE(makes({.num_filter = 5, .kernel = {3, 3}, .stride = {1, 2}}, {1, 20, 6, 6}));
+  EXPECT_FALSE(makes({.num_filter = 6, .kernel = {3, 3}, .groups = 2}, {1, 20, 6, 6}));
+  EXPECT_FALSE(makes({.num_filter = 5, .kernel = {3, 3}}, {1, 7, 6, 6}));
+}
+
 // An addend may lie where the output will.
 TEST(DirectConvolution, AddsInPlace) {
   const ConvolutionAttrs attrs{.num_filter = 32, .kernel = {3, 3}, .pad = {1, 1}, .no_bias = true};

@@ -1,6 +1,6 @@
 // Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
 // format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h).
+// for these, other formats are tried in a fixed order. Some gradients are ours (direct_convolution.h).
 // float64 and integers are products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
@@ -211,6 +211,12 @@ void AddInFormats(const Shape& data, const Shape& output, int64_t groups, const 
                    }});
   }
 }
+// Loops of our own for gradients, both ways: make(way).
+template <class F>
+void AddDirect(const F& make, std::vector<TuningCandidate>* to) {
+  to->push_back({"direct", [=] { return make(DirectWay::kAsItLies); }});
+  to->push_back({"direct inside", [=] { return make(DirectWay::kBatchInside); }});
+}
 // Those of Winograd's, where they are allowed: make(tiles).
 template <class F>
 void AddWinograd(const KernelSpec& spec, const F& make, std::vector<TuningCandidate>* to) {
@@ -295,6 +301,7 @@ MaybeKernel GradDataByDnnl(const KernelSpec& spec, Only only = nullptr) {
       });
 }
 MaybeKernel GradDataByRules(const KernelSpec& spec) {
+  if (MaybeKernel direct = DirectConvolutionGradData(spec)) return direct;
   MaybeKernel kernel = IsOfDnnl(spec) ? GradDataByDnnl(spec) : std::nullopt;
   return kernel ? kernel : ConvolutionGradDataByGemm(spec);
 }
@@ -305,6 +312,7 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   AddInFormats(
       spec.outputs[0].shape, spec.inputs[0].shape, spec.attributes<ConvolutionGradDataAttrs>().groups,
       [&spec](Only only) { return GradDataByDnnl(spec, only); }, &all);
+  AddDirect([&spec](DirectWay way) { return DirectConvolutionGradData(spec, way); }, &all);
   all.push_back({"gemm", [&spec] { return ConvolutionGradDataByGemm(spec); }});
   AddWinograd(
       spec, [&spec](WinogradTiles tiles) { return WinogradConvolutionGradData(spec, tiles); }, &all);
@@ -356,8 +364,7 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   AddInFormats(
       spec.inputs[1].shape, spec.inputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
       [&spec](Only only) { return GradWeightByDnnl(spec, only); }, &all);
-  all.push_back({"direct", [&spec] { return DirectConvolutionGradWeight(spec, DirectWay::kAsItLies); }});
-  all.push_back({"direct inside", [&spec] { return DirectConvolutionGradWeight(spec, DirectWay::kBatchInside); }});
+  AddDirect([&spec](DirectWay way) { return DirectConvolutionGradWeight(spec, way); }, &all);
   all.push_back({"gemm", [&spec] { return ConvolutionGradWeightByGemm(spec); }});
   return ChooseMeasured(spec, all);
 }

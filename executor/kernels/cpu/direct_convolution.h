@@ -1,5 +1,5 @@
-// Convolution of float32 and the gradients of its weights, also in bfloat16, by loops of our own, without unfolding the
-// data: where they are faster than oneDNN's.
+// Convolution of float32 and its gradients, of weights also in bfloat16, by loops of our own, without unfolding the data:
+// where they are faster than oneDNN's.
 //
 // They do not depend on the number of threads: gradients are summed up in parts that follow from the shapes alone, added
 // up in order.
@@ -23,7 +23,11 @@ enum class DirectWay : uint8_t { kByRules, kAsItLies, kBatchInside };
 // than a vector has lanes, and samples inside of three axes.
 MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way = DirectWay::kByRules);
 
-// The same of bfloat16, for 3 x 3 weights, whole blocks of channels and rows of an even number of places; nullopt for
+// (dy, weight) -> dx, as a convolution of dy; nullopt where rules say so, and for what the loops cannot do: groups,
+// strides, paddings as wide as the windows, fewer channels than a vector has lanes, and samples inside of three axes.
+MaybeKernel DirectConvolutionGradData(const KernelSpec& spec, DirectWay way = DirectWay::kByRules);
+
+// Gradients of bfloat16 weights, for 3 x 3 weights, whole blocks of channels and rows of an even number of places; nullopt for
 // others, where a bias is wanted, too, and on processors without units for bfloat16.
 MaybeKernel BFloat16ConvolutionGradWeight(const KernelSpec& spec);
 

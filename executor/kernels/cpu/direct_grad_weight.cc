@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "engine/team.h"
+#include "executor/kernels/cpu/batch_inside.h"
 #include "executor/kernels/cpu/direct_convolution.h"
 #include "executor/kernels/cpu/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_util.h"
@@ -135,29 +136,6 @@ class GradWeight {
   int64_t lanes_, rows_, samples_, parts_;
 };
 
-// Activations (N, blocks of channels, position, channel) with the samples inside: (blocks, position, N, channel).
-class BatchInside {
- public:
-  BatchInside(const Shape& shape, const Channels& channels)
-      : samples_(shape[0]), blocks_(shape[1] / channels.block), positions_(shape.CountFrom(2)), block_(channels.block) {
-  }
-  int64_t elements() const { return samples_ * blocks_ * positions_ * block_; }
-  void Copy(const float* from, float* to, int threads) const {
-    const int64_t items = blocks_ * samples_;  // channels last are one block
-    ParallelFor(items, 1, threads == 1 ? items : 0, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t b = i / samples_, n = i % samples_;
-        const float* in = from + (n * blocks_ + b) * positions_ * block_;
-        float* out = to + (b * positions_ * samples_ + n) * block_;
-        for (int64_t p = 0; p < positions_; ++p, in += block_, out += samples_ * block_) std::copy_n(in, block_, out);
-      }
-    });
-  }
-
- private:
-  int64_t samples_, blocks_, positions_, block_;
-};
-
 // Of small planes: what is read is copied first.
 class GradWeightOfCopies {
  public:
@@ -170,8 +148,8 @@ class GradWeightOfCopies {
   }
   void operator()(const Arguments& args) const {
     float *const dy = static_cast<float*>(args.scratch), *const x = dy + dy_.elements();
-    dy_.Copy(args.in(0), dy, threads_);
-    x_.Copy(args.in(1), x, threads_);
+    dy_.CopyInside(args.in(0), dy, threads_);
+    x_.CopyInside(args.in(1), x, threads_);
     grad_.Run(args, dy, x, x + x_.elements());
   }
 
