@@ -26,6 +26,10 @@ std::vector<OperatorCase> PoolingCases() {
   add("halves, 20 channels", {2, 20, 4, 2}, {.kernel = {2, 2}, .stride = {2, 2}});
   add("overlapping", {2, 3, 5, 5}, {.kernel = {3, 3}, .stride = {2, 2}});
   add("stride 1", {1, 2, 4, 5}, {.kernel = {2, 3}});
+  add("halves and a border, 20 channels", {2, 20, 5, 5}, {.kernel = {2, 2}, .stride = {2, 2}});
+  both_divisors("halves of padded data, 20 channels", {2, 20, 5, 4},
+                {.kernel = {2, 2}, .stride = {2, 2}, .pad = {1, 1}});
+  add("thirds, 16 channels", {1, 16, 6, 3}, {.kernel = {3, 3}, .stride = {3, 3}});
   add("a border no window reaches", {1, 2, 5, 6}, {.kernel = {2, 2}, .stride = {3, 4}});
   both_divisors("padded", {1, 3, 5, 5}, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}});
   both_divisors("unequal padding", {2, 2, 4, 5}, {.kernel = {2, 4}, .stride = {1, 2}, .pad = {1, 2}});

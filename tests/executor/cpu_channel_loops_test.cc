@@ -1,8 +1,10 @@
 // The vector loops over channels: batch normalisation and pooling, in every set of instructions that runs here.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -142,46 +144,67 @@ TEST_P(ChannelLoopsTest, LongSumsSideBySide) {
   }
 }
 
-// Windows of three taps that overlap by one.
-TEST_P(ChannelLoopsTest, PoolingOfRows) {
-  for (int64_t lanes : {1, 3, 4, 8, 16, 20, 37}) {
-    const int64_t outputs = 5, taps = 3, width = 11;
-    const int64_t offsets[] = {0, lanes, 2 * lanes};
-    const int32_t numbers[] = {4, 5, 6};
-    const PoolRow row{outputs, lanes, 2 * lanes, taps, offsets, numbers};
-    std::vector<float> x = RandomFloats(width * lanes, "x");
-    std::fill_n(x.begin(), 2 * lanes, 1.0f);  // ties: the first wins
-    const std::vector<float> dy = RandomFloats(outputs * lanes, "dy");
-    std::vector<float> y(dy.size()), average(dy.size()), dx(x.size()), dx_average(x.size());
-    std::vector<uint8_t> index(dy.size());
-    std::vector<int32_t> wide(dy.size());
-    loops().max_pool(row, x.data(), y.data(), index.data());
-    loops().max_pool_wide(row, x.data(), y.data(), wide.data());
-    loops().max_pool_grad(row, dy.data(), index.data(), dx.data());
-    loops().average_pool(row, x.data(), average.data(), 1.0f / 3);
-    loops().average_pool_grad(row, dy.data(), dx_average.data(), 1.0f / 3);
-    std::vector<double> wanted(x.size()), wanted_average(x.size());
-    for (int64_t o = 0; o < outputs; ++o) {
-      for (int64_t l = 0; l < lanes; ++l) {
-        int64_t best = 0;
-        double sum = 0;
-        for (int64_t t = 0; t < taps; ++t) {
-          const float next = x[(2 * o + t) * lanes + l];
-          sum += next;
-          if (next > x[(2 * o + best) * lanes + l]) best = t;
-          wanted_average[(2 * o + t) * lanes + l] += dy[o * lanes + l] / 3.0;
-        }
-        const int64_t at = o * lanes + l;
-        ASSERT_EQ(y[at], x[(2 * o + best) * lanes + l]);
-        ASSERT_EQ(index[at], numbers[best]);
-        ASSERT_EQ(wide[at], numbers[best]);
-        ASSERT_NEAR(average[at], sum / 3, 1e-6);
-        wanted[(2 * o + best) * lanes + l] += dy[at];
+// Windows of so many taps, which overlap, or are disjoint: then gradients are written over what was there.
+void CheckPoolingOfRows(const Loops& loops, int64_t lanes, int64_t taps, bool disjoint) {
+  const int64_t outputs = 5, step = disjoint ? taps : 2, width = (outputs - 1) * step + taps;
+  std::vector<int64_t> offsets(static_cast<size_t>(taps));
+  std::vector<int32_t> numbers(static_cast<size_t>(taps));
+  for (int64_t t = 0; t < taps; ++t) offsets[t] = t * lanes;
+  std::iota(numbers.begin(), numbers.end(), 4);
+  const PoolRow row{outputs, lanes, step * lanes, taps, offsets.data(), numbers.data(), disjoint};
+  std::vector<float> x = RandomFloats(width * lanes, "x");
+  std::fill_n(x.begin(), 2 * lanes, 1.0f);                    // ties: the first wins
+  for (size_t i = 2; i < x.size(); i += 29) x[i] = NAN;       // wins
+  std::fill_n(x.end() - 2 * lanes, lanes, -1.0f * INFINITY);  // loses
+  const std::vector<float> dy = RandomFloats(outputs * lanes, "dy");
+  std::vector<float> y(dy.size()), values(dy.size()), average(dy.size());
+  std::vector<float> dx(x.size(), disjoint ? 7.0f : 0.0f), dx_wide = dx, dx_average = dx;
+  std::vector<uint8_t> index(dy.size());
+  std::vector<int32_t> wide(dy.size());
+  loops.max_pool(row, x.data(), y.data(), index.data());
+  loops.max_pool(row, x.data(), values.data(), nullptr);
+  loops.max_pool_wide(row, x.data(), y.data(), wide.data());
+  loops.max_pool_grad(row, dy.data(), index.data(), dx.data());
+  loops.max_pool_grad_wide(row, dy.data(), wide.data(), dx_wide.data());
+  loops.average_pool(row, x.data(), average.data(), 1.0f / static_cast<float>(taps));
+  loops.average_pool_grad(row, dy.data(), dx_average.data(), 1.0f / static_cast<float>(taps));
+  std::vector<double> wanted(x.size()), wanted_average(x.size());
+  for (int64_t o = 0; o < outputs; ++o) {
+    for (int64_t l = 0; l < lanes; ++l) {
+      const auto tap = [&](int64_t t) { return x[(step * o + t) * lanes + l]; };
+      int64_t best = 0;
+      double sum = 0;
+      for (int64_t t = 0; t < taps; ++t) {
+        sum += tap(t);
+        if (!std::isnan(tap(best)) && (std::isnan(tap(t)) || tap(t) > tap(best))) best = t;
+        wanted_average[(step * o + t) * lanes + l] += dy[o * lanes + l] / static_cast<double>(taps);
       }
+      const int64_t at = o * lanes + l;
+      ASSERT_TRUE(y[at] == tap(best) || (std::isnan(y[at]) && std::isnan(tap(best))));
+      ASSERT_EQ(std::memcmp(&values[at], &y[at], sizeof(float)), 0);
+      ASSERT_EQ(index[at], numbers[best]);
+      ASSERT_EQ(wide[at], numbers[best]);
+      if (std::isfinite(sum)) {
+        ASSERT_NEAR(average[at], sum / static_cast<double>(taps), 1e-6);
+      } else {
+        ASSERT_EQ(std::isnan(average[at]), std::isnan(sum));
+      }
+      wanted[(step * o + best) * lanes + l] += dy[at];
     }
-    for (size_t i = 0; i < x.size(); ++i) {
-      ASSERT_NEAR(dx[i], wanted[i], 1e-6) << lanes << " " << i;
-      ASSERT_NEAR(dx_average[i], wanted_average[i], 1e-6) << lanes << " " << i;
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_NEAR(dx[i], wanted[i], 1e-6) << i;
+    ASSERT_EQ(dx_wide[i], dx[i]) << i;
+    ASSERT_NEAR(dx_average[i], wanted_average[i], 1e-6) << i;
+  }
+}
+TEST_P(ChannelLoopsTest, PoolingOfRows) {
+  for (const int64_t lanes : {1, 3, 4, 8, 16, 20, 37}) {
+    for (const int64_t taps : {3, 4, 9}) {
+      for (const bool disjoint : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} lanes, {} taps, {}", lanes, taps, disjoint ? "disjoint" : "overlapping"));
+        CheckPoolingOfRows(loops(), lanes, taps, disjoint);
+      }
     }
   }
 }

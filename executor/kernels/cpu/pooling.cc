@@ -33,6 +33,12 @@ struct Axis {
   int64_t Counted(int64_t p, bool padding) const {
     return padding ? std::min(window.kernel, TapsIn(padded_end - Begin(p))) : Last(p) - First(p);
   }
+  // Does no element lie in two windows? Does each lie in one at least?
+  bool AreDisjoint() const { return window.extent() <= window.stride; }
+  bool Cover() const {
+    return window.extent() == window.kernel && window.stride <= window.kernel && Begin(0) <= 0 &&
+           Begin(window.output - 1) + window.kernel >= in;
+  }
   bool IsWhole(int64_t p) const { return Begin(p) >= 0 && Begin(p) + window.extent() <= in; }
   // Of a window, within `distance` from its begin.
   int64_t TapsIn(int64_t distance) const {
@@ -72,6 +78,8 @@ struct Geometry {
   int64_t in_plane() const { return axes[0].in * axes[1].in * axes[2].in * lanes; }
   int64_t out_row() const { return axes[2].window.output * lanes; }
   int64_t out_rows() const { return axes[0].window.output * axes[1].window.output; }
+  bool disjoint() const { return std::ranges::all_of(axes, &Axis::AreDisjoint); }
+  bool cover() const { return std::ranges::all_of(axes, &Axis::Cover); }
   bool narrow_index() const { return taps() <= 256; }
   int64_t state_bytes() const {
     return is_max ? planes * out_rows() * out_row() *
@@ -91,7 +99,7 @@ struct Geometry {
     auto* all_offsets = static_cast<int64_t*>(scratch);
     int64_t* offsets = all_offsets + thread * taps();
     int32_t* numbers = reinterpret_cast<int32_t*>(all_offsets + threads * taps()) + thread * taps();
-    return {{0, lanes, axes[2].window.stride * lanes, 0, offsets, numbers}, offsets, numbers};
+    return {{0, lanes, axes[2].window.stride * lanes, 0, offsets, numbers, disjoint()}, offsets, numbers};
   }
 
   // Calls f(row, offset in the input plane, offset in the output row, divisor) for runs of outputs of row `r` of a
@@ -263,11 +271,12 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   kernel.scratch_bytes = g.scratch_bytes(spec.threads);
   return WithLoop(std::move(kernel), [g, threads = spec.threads](const Arguments& args) {
     const LoopsOf<T>& loops = BestLoops<T>();
+    const bool written = g.disjoint() && g.cover();  // each element once
     ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
       TapList list = g.TapsFor(args.scratch, threads, thread);
       for (int64_t p = begin; p < end; ++p) {
         T* plane = args.out<T>(0) + p * g.in_plane();
-        std::fill_n(plane, g.in_plane(), T{0});
+        if (!written) std::fill_n(plane, g.in_plane(), T{0});
         for (int64_t r = 0; r < g.out_rows(); ++r) {
           g.ForRuns(r, &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, double divisor) {
             const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;

@@ -18,11 +18,13 @@
 namespace bindery::cpu {
 
 // Pooling of `outputs` neighbours along a row, each of `lanes` values; the next one's window begins `step` further on
-// in x. `offsets` are where the window's `count` taps lie in x, `taps` their numbers.
+// in x. `offsets` are where the window's `count` taps lie in x, `taps` their numbers. `disjoint`: no element lies in two
+// windows.
 struct PoolRow {
   int64_t outputs, lanes, step, count;
   const int64_t* offsets;
   const int32_t* taps;
+  bool disjoint = false;
 };
 struct DropoutKey {
   uint32_t k0, k1, c1, c2, c3;
@@ -162,7 +164,7 @@ struct LoopsOf {
   void (*dropout_mask)(const DropoutKey& key, int64_t first, int64_t n, uint32_t threshold, uint8_t* mask);
   void (*masked_scale)(const Real* x, const uint8_t* mask, Real* y, int64_t n, Real factor);  // y = x mask factor
 
-  // Pooling, see PoolRow. Gradients add to dx.
+  // Pooling, see PoolRow. Gradients add to dx; of windows that are disjoint they are written there.
   void (*max_pool)(const PoolRow& row, const Real* x, Real* y,
                    uint8_t* index);  // index: number of the winner; may be null
   void (*max_pool_wide)(const PoolRow& row, const Real* x, Real* y, int32_t* index);

@@ -31,23 +31,53 @@ inline void ForPooled(const Table::PoolRow& row, F f, G g) {
   }
 }
 
-// Ties go to the first tap; NaN wins.
-template <class Index>
-void MaxPool(const Table::PoolRow& row, const Real* x, Real* y, Index* index) {
+struct Winner {
+  V value;
+  I tap;
+};
+// Ties go to the left; NaN wins. Without branches, which data decide.
+[[gnu::always_inline]] inline Winner Better(const Winner& left, const Winner& right) {
+  const I stays = (left.value >= right.value) | (left.value != left.value);
+  return {stays ? left.value : right.value, stays ? left.tap : right.tap};
+}
+// Of taps [kFirst, kFirst + kCount). In pairs: one after another, each comparison would wait for the one before.
+template <int kFirst, int kCount>
+[[gnu::always_inline]] inline Winner WinnerOf(const Real* from, const int64_t* offsets, const int32_t* taps) {
+  if constexpr (kCount == 1) {
+    return {Load(from + offsets[kFirst]), I{} + taps[kFirst]};
+  } else {
+    constexpr int kLeft = kCount / 2;
+    return Better(WinnerOf<kFirst, kLeft>(from, offsets, taps),
+                  WinnerOf<kFirst + kLeft, kCount - kLeft>(from, offsets, taps));
+  }
+}
+
+// kTaps: as many as the row has, or 0 for any number.
+template <int kTaps, class Index>
+void MaxPoolOf(const Table::PoolRow& given, const Real* x, Real* y, Index* index) {
+  // Copies: what is written might be the lists, as far as the compiler knows.
+  const Table::PoolRow row = given;
+  int64_t offsets[kTaps + 1];
+  int32_t taps[kTaps + 1];
+  for (int t = 0; t < kTaps; ++t) {
+    offsets[t] = row.offsets[t];
+    taps[t] = row.taps[t];
+  }
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I) __attribute__((always_inline)) {
         const Real* from = x + output * row.step + l;
-        V best = Load(from + row.offsets[0]);
-        I winner = I{} + row.taps[0];
-        for (int64_t t = 1; t < row.count; ++t) {
-          const V next = Load(from + row.offsets[t]);
-          const I wins = (next > best) | ((next != next) & (best == best));
-          best = wins ? next : best;
-          winner = wins ? I{} + row.taps[t] : winner;
+        Winner winner;
+        if constexpr (kTaps > 0) {
+          winner = WinnerOf<0, kTaps>(from, offsets, taps);
+        } else {
+          winner = WinnerOf<0, 1>(from, row.offsets, row.taps);
+          for (int64_t t = 1; t < row.count; ++t) {
+            winner = Better(winner, WinnerOf<0, 1>(from, row.offsets + t, row.taps + t));
+          }
         }
-        Store(y + output * row.lanes + l, best);
-        if (index) StoreIndex(index + output * row.lanes + l, winner);
+        Store(y + output * row.lanes + l, winner.value);
+        if (index) StoreIndex(index + output * row.lanes + l, winner.tap);
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {
         const Real* from = x + output * row.step + l;
@@ -64,27 +94,47 @@ void MaxPool(const Table::PoolRow& row, const Real* x, Real* y, Index* index) {
         if (index) index[output * row.lanes + l] = static_cast<Index>(winner);
       });
 }
-
 template <class Index>
-void MaxPoolGrad(const Table::PoolRow& row, const Real* dy, const Index* index, Real* dx) {
+void MaxPool(const Table::PoolRow& row, const Real* x, Real* y, Index* index) {
+  if (row.count == 4) return MaxPoolOf<4>(row, x, y, index);  // 2 x 2
+  if (row.count == 9) return MaxPoolOf<9>(row, x, y, index);  // 3 x 3
+  MaxPoolOf<0>(row, x, y, index);
+}
+
+template <bool kDisjoint>
+[[gnu::always_inline]] inline void PutGradient(Real* dx, V g) {
+  Store(dx, kDisjoint ? g : Load(dx) + g);
+}
+template <bool kDisjoint>
+[[gnu::always_inline]] inline void PutGradient(Real* dx, Real g) {
+  *dx = kDisjoint ? g : *dx + g;
+}
+
+template <bool kDisjoint, class Index>
+void MaxPoolGradOf(const Table::PoolRow& row, const Real* dy, const Index* index, Real* dx) {
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I keep) __attribute__((always_inline)) {
         const int64_t at = output * row.lanes + l;
-        const V g = keep ? Load(dy + at) : Splat(0);
+        const V g = kDisjoint ? Load(dy + at) : keep ? Load(dy + at) : Splat(0);
         const I winner = LoadIndex(index + at);
         Real* to = dx + output * row.step + l;
         for (int64_t t = 0; t < row.count; ++t) {
-          Real* tap = to + row.offsets[t];
-          Store(tap, Load(tap) + (winner == row.taps[t] ? g : Splat(0)));
+          PutGradient<kDisjoint>(to + row.offsets[t], winner == row.taps[t] ? g : Splat(0));
         }
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {
         const int64_t at = output * row.lanes + l;
+        Real* to = dx + output * row.step + l;
         for (int64_t t = 0; t < row.count; ++t) {
-          if (row.taps[t] == static_cast<int32_t>(index[at])) dx[output * row.step + l + row.offsets[t]] += dy[at];
+          const bool wins = row.taps[t] == static_cast<int32_t>(index[at]);
+          if (kDisjoint || wins) PutGradient<kDisjoint>(to + row.offsets[t], wins ? dy[at] : 0);
         }
       });
+}
+template <class Index>
+void MaxPoolGrad(const Table::PoolRow& row, const Real* dy, const Index* index, Real* dx) {
+  (row.disjoint ? MaxPoolGradOf<true, Index> : MaxPoolGradOf<false, Index>)(row, dy, index, dx);
 }
 
 void AveragePool(const Table::PoolRow& row, const Real* x, Real* y, Real scale) {
@@ -103,18 +153,22 @@ void AveragePool(const Table::PoolRow& row, const Real* x, Real* y, Real scale) 
       });
 }
 
-void AveragePoolGrad(const Table::PoolRow& row, const Real* dy, Real* dx, Real scale) {
+template <bool kDisjoint>
+void AveragePoolGradOf(const Table::PoolRow& row, const Real* dy, Real* dx, Real scale) {
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I keep) __attribute__((always_inline)) {
-        const V g = keep ? Load(dy + output * row.lanes + l) * scale : Splat(0);
+        const V scaled = Load(dy + output * row.lanes + l) * scale;
+        const V g = kDisjoint ? scaled : keep ? scaled : Splat(0);
         for (int64_t t = 0; t < row.count; ++t) {
-          Real* tap = dx + output * row.step + l + row.offsets[t];
-          Store(tap, Load(tap) + g);
+          PutGradient<kDisjoint>(dx + output * row.step + l + row.offsets[t], g);
         }
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {
         const Real g = dy[output * row.lanes + l] * scale;
-        for (int64_t t = 0; t < row.count; ++t) dx[output * row.step + l + row.offsets[t]] += g;
+        for (int64_t t = 0; t < row.count; ++t) PutGradient<kDisjoint>(dx + output * row.step + l + row.offsets[t], g);
       });
+}
+void AveragePoolGrad(const Table::PoolRow& row, const Real* dy, Real* dx, Real scale) {
+  (row.disjoint ? AveragePoolGradOf<true> : AveragePoolGradOf<false>)(row, dy, dx, scale);
 }
