@@ -110,7 +110,7 @@ void Predictor::CheckInputs(const Map& inputs) const {
 }
 
 std::vector<Tensor> Predictor::Run(Group* group, Batch batch) const {
-  const TeamScope team(options_.threads);  // the engine works in this thread: for what it copies, too
+  const TeamScope team(options_.threads);  // the engine works in this thread: for the inputs that it copies, too
   group->Forward(std::move(batch), Mode::kPredict);
   std::vector<Tensor> outputs = group->Outputs();
   for (const Tensor& output : outputs) output.Wait();

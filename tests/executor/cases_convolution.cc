@@ -126,6 +126,10 @@ std::vector<OperatorCase> ConvolutionCases() {
                           .activation = ActivationType::kSigmoid}),
       ConvolutionCase("elements that see nothing but padding", {2, 4, 3, 2},
                       {.num_filter = 5, .kernel = {2, 5}, .stride = {1, 3}, .pad = {0, 3}}),
+      ConvolutionCase("9 to 10 channels, many samples", {15, 9, 9, 8},
+                      {.num_filter = 10, .kernel = {3, 3}, .pad = {1, 1}}),
+      ConvolutionCase("9 to 8 channels, a large plane", {1, 9, 33, 32},
+                      {.num_filter = 8, .kernel = {3, 2}, .pad = {0, 1}, .no_bias = true}),
   };
   cases[0].wrong_shapes = {{{"x", {2, 1, 6}}},
                            {{"x", {2, 1, 2, 5}}},

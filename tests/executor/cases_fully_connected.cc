@@ -25,6 +25,9 @@ std::vector<OperatorCase> FullyConnectedCases() {
       FullyConnectedCase("one output", {5, 7}, {.num_hidden = 1}),
       FullyConnectedCase("one input", {5, 1}, {.num_hidden = 3}),
       FullyConnectedCase("wider", {6, 33}, {.num_hidden = 17}),
+      FullyConnectedCase("many outputs of many inputs", {9, 40}, {.num_hidden = 33}),
+      FullyConnectedCase("last axis, many of many", {2, 7, 40},
+                         {.num_hidden = 19, .activation = ActivationType::kTanh, .flatten = false}),
       FullyConnectedCase("flattened images", {3, 4, 2, 3}, {.num_hidden = 5}),
       FullyConnectedCase("flattened images, 16 channels", {2, 16, 2, 2}, {.num_hidden = 8}),
       FullyConnectedCase("flattened images, 20 channels", {2, 20, 1, 2}, {.num_hidden = 16}),
@@ -35,7 +38,7 @@ std::vector<OperatorCase> FullyConnectedCases() {
                            {{"x", {4, 6}}, {"fc_weight", {4, 6}}},
                            {{"x", {4, 6}}, {"fc_bias", {6}}},
                            {{"x", {4, 6}}, {"fc_bias", {5, 1}}}};
-  cases[9].wrong_shapes = {{{"x", {2, 3, 4}}, {"fc_weight", {5, 12}}}};
+  cases[11].wrong_shapes = {{{"x", {2, 3, 4}}, {"fc_weight", {5, 12}}}};
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
                               ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
     cases.push_back(FullyConnectedCase(std::string("with ") + EnumNames(&type)[static_cast<int>(type)].name, {4, 6},

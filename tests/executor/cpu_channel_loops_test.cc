@@ -157,13 +157,13 @@ void CheckPoolingOfRows(const Loops& loops, int64_t lanes, int64_t taps, bool di
   for (size_t i = 2; i < x.size(); i += 29) x[i] = NAN;       // wins
   std::fill_n(x.end() - 2 * lanes, lanes, -1.0f * INFINITY);  // loses
   const std::vector<float> dy = RandomFloats(outputs * lanes, "dy");
-  std::vector<float> y(dy.size()), values(dy.size()), average(dy.size());
+  std::vector<float> y(dy.size()), y_wide(dy.size()), values(dy.size()), average(dy.size());
   std::vector<float> dx(x.size(), disjoint ? 7.0f : 0.0f), dx_wide = dx, dx_average = dx;
   std::vector<uint8_t> index(dy.size());
   std::vector<int32_t> wide(dy.size());
   loops.max_pool(row, x.data(), y.data(), index.data());
   loops.max_pool(row, x.data(), values.data(), nullptr);
-  loops.max_pool_wide(row, x.data(), y.data(), wide.data());
+  loops.max_pool_wide(row, x.data(), y_wide.data(), wide.data());
   loops.max_pool_grad(row, dy.data(), index.data(), dx.data());
   loops.max_pool_grad_wide(row, dy.data(), wide.data(), dx_wide.data());
   loops.average_pool(row, x.data(), average.data(), 1.0f / static_cast<float>(taps));
@@ -182,6 +182,7 @@ void CheckPoolingOfRows(const Loops& loops, int64_t lanes, int64_t taps, bool di
       const int64_t at = o * lanes + l;
       ASSERT_TRUE(y[at] == tap(best) || (std::isnan(y[at]) && std::isnan(tap(best))));
       ASSERT_EQ(std::memcmp(&values[at], &y[at], sizeof(float)), 0);
+      ASSERT_EQ(std::memcmp(&y_wide[at], &y[at], sizeof(float)), 0);
       ASSERT_EQ(index[at], numbers[best]);
       ASSERT_EQ(wide[at], numbers[best]);
       if (std::isfinite(sum)) {

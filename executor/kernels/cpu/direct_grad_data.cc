@@ -107,12 +107,15 @@ class GradData {
   int threads_;
 };
 
-// Where this is faster than oneDNN's, as measured with AVX2: where channels fill no blocks.
+// Where this is faster than oneDNN's, as measured with AVX2: where channels fill no blocks, and places are so many that
+// turning the weight is little.
 std::optional<DirectWay> FasterWay(const ConvolutionAttrs& attrs, const Shape& data, const Shape& output) {
-  constexpr int64_t kLanes = 8, kManySamples = 16, kManyPlaces = 1024;
+  constexpr int64_t kLanes = 8, kManySamples = 8, kManyPlaces = 400, kFewestPlaces = 1024;
   const bool pointwise = std::ranges::all_of(attrs.kernel, [](int64_t extent) { return extent == 1; });
   if (BestLoops().lanes != kLanes || data[1] % kLanes == 0 || pointwise) return std::nullopt;
-  const bool inside = data[0] >= kManySamples && output.CountFrom(2) < kManyPlaces;
+  const int64_t places = output.CountFrom(2);
+  if (places < CeilDiv(kFewestPlaces, data[0])) return std::nullopt;
+  const bool inside = data.rank() < 5 && data[0] >= kManySamples && places < kManyPlaces;
   return inside ? DirectWay::kBatchInside : DirectWay::kAsItLies;
 }
 

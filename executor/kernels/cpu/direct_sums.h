@@ -19,7 +19,8 @@ namespace bindery::cpu {
 class DirectSums {
  public:
   struct Memory {
-    const float *x, *w, *bias, *addend;  // the last two may be null; the addend lies as y does, and may be it
+    // The last two may be null. The addend lies as y does, and may be it where filters are whole vectors.
+    const float *x, *w, *bias, *addend;
     float* y;
   };
 

@@ -64,13 +64,11 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p) {
   });
 }
 
-// Are weights in panels, for loops of our own? In predictions, where panels become the weights' format, or a copy of them
-// that is kept. Not where oneDNN is as fast: with AVX-512, for which it has blocks of its own, and for so many weights
-// that packing them in each call is little. Whoever trained them in whatever format, predictions have the same bits.
+// Are weights in panels, for loops of our own? In predictions, where panels become the weights' format, or that of a copy,
+// which is kept where these are parameters. Not with AVX-512, for which oneDNN has blocks of its own. It goes by the
+// shape alone: whoever trained them in whatever format, kept or not, predictions have the same bits.
 bool PredictsInPanels(const KernelSpec& spec, const Product& p) {
-  constexpr int64_t kMostWeights = 1024 * 1024;
-  return spec.mode == Mode::kPredict && AllFloat(spec) && p.n * p.k <= kMostWeights &&
-         !Allows(dnnl::cpu_isa::avx512_core);
+  return spec.mode == Mode::kPredict && AllFloat(spec) && SuitsPanels(p.n, p.k) && !Allows(dnnl::cpu_isa::avx512_core);
 }
 
 // The formats of weights to try: the one wished for, the primitive's own choice, plain.

@@ -6,15 +6,17 @@
 #include "engine/team.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
+#include "symbol/ops/operations.h"
 
 namespace bindery::cpu {
 namespace {
 
 // What stays near: so many rows of x in the second cache, so much of a panel's depth in the first.
 constexpr int64_t kRows = 192, kDepth = 256;
-constexpr int64_t kMostColumns = 64;  // of a panel, in any vectors
+constexpr int64_t kMostColumns = 32;  // of a panel, in any vectors
 
 int64_t PanelColumns() { return 2 * BestLoops().lanes; }
 
@@ -22,7 +24,7 @@ class Loop {
  public:
   Loop(const PanelProduct& product, int threads)
       : p_(product), activation_(product.activation), columns_(PanelColumns()), panels_(CeilDiv(p_.n, columns_)),
-        by_rows_(p_.m >= 2 * kBlock * threads) {}
+        by_rows_(p_.m >= 2 * kBlock * threads || CeilDiv(p_.m, kBlock) >= panels_) {}
 
   // By rows, of which a thread may have written its own part, or by panels, where there are too few rows.
   void operator()(const Arguments& args) const {
@@ -95,11 +97,17 @@ Format PanelFormat() {
   return format;
 }
 
+bool SuitsPanels(int64_t n, int64_t k) {
+  constexpr int64_t kMostWeights = 1024 * 1024;
+  const int64_t columns = PanelColumns();
+  return 2 * n >= columns && CeilDiv(n, columns) * columns * k <= kMostWeights;
+}
+
 MaybeKernel MultiplyPanels(const KernelSpec& spec, const PanelProduct& p) {
   if (!AllFloat(spec)) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "panels");
-  kernel.threads = ThreadsForWork(spec, p.flops());
-  kernel.input_formats[1] = PanelFormat();
+  kernel.threads = ThreadsForWork(spec, OperationsOfSums(spec.outputs[0].shape, spec.inputs[1].shape));
+  kernel.input_formats[1] = Canonical(PanelFormat(), spec.inputs[1].shape);
   const Loop loop(p, kernel.threads);
   return WithLoop(std::move(kernel), loop);
 }

@@ -8,17 +8,19 @@
 
 namespace bindery::cpu {
 
-// y (m, n) = activation(x (m, k) w^T + bias), w (n, k): of inputs 0, 1 and `bias` (-1: none), float32.
+// y (m, n) = activation(x (m, k) w^T + bias), w (n, k): of inputs 0, 1 and `bias` (-1: none), float32; m, n, k >= 1.
 struct PanelProduct {
   int64_t m, n, k;
   int bias = -1;
   ActivationType activation = ActivationType::kNone;
-
-  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 
 // What w lies in: panels of two vectors of outputs, (n / columns, k, columns), padded with zeros.
 Format PanelFormat();
+
+// Is it faster so than by oneDNN, as measured below AVX-512? Of so few weights, with what fills up panels, that oneDNN's
+// packing of them in each call counts; and of enough outputs to fill half of a panel.
+bool SuitsPanels(int64_t n, int64_t k);
 
 // nullopt for other types. Sums are taken in order of k, whatever m is.
 MaybeKernel MultiplyPanels(const KernelSpec& spec, const PanelProduct& product);

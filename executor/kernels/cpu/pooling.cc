@@ -34,7 +34,7 @@ struct Axis {
     return padding ? std::min(window.kernel, TapsIn(padded_end - Begin(p))) : Last(p) - First(p);
   }
   // Does no element lie in two windows? Does each lie in one at least?
-  bool AreDisjoint() const { return window.extent() <= window.stride; }
+  bool AreDisjoint() const { return window.output == 1 || window.extent() <= window.stride; }
   bool Cover() const {
     return window.extent() == window.kernel && window.stride <= window.kernel && Begin(0) <= 0 &&
            Begin(window.output - 1) + window.kernel >= in;
