@@ -32,6 +32,11 @@ inline V exp(V x) {
   const I half = e.whole >> 1;  // two factors, so that results may be denormal
   return (e.rest + 1) * PowerOf2(half) * PowerOf2(e.whole - half);
 }
+// Of |x| up to 87, where neither it nor the power of 2 overflows or is denormal: the same bits by fewer instructions.
+inline V exp_moderate(V x) {
+  const Exponential e = ExponentialOf(x);
+  return (e.rest + 1) * PowerOf2(e.whole);
+}
 // 2^n rest + (2^n - 1), which is exact near 0
 inline V expm1(V x) {
   const V low = x < -30 ? Splat(-30) : x;
@@ -78,7 +83,8 @@ inline V tanh(V x) {
   p = p * z + 1.33314422036e-1f;
   p = p * z - 3.33332819422e-1f;
   const V small = p * z * x + x;
-  const V large = CopySign(1 - 2 / (exp(a + a) + 1), x);
+  const V b = a > 10 ? Splat(10) : a;  // from there on 1; NaN passes
+  const V large = CopySign(1 - 2 / (exp_moderate(b + b) + 1), x);
   return a < 0.625f ? small : large;
 }
 
