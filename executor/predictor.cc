@@ -110,7 +110,6 @@ void Predictor::CheckInputs(const Map& inputs) const {
 }
 
 std::vector<Tensor> Predictor::Run(Group* group, Batch batch) const {
-  const TeamScope team(options_.threads);  // the engine works in this thread: for the inputs that it copies, too
   group->Forward(std::move(batch), Mode::kPredict);
   std::vector<Tensor> outputs = group->Outputs();
   for (const Tensor& output : outputs) output.Wait();
@@ -122,6 +121,7 @@ std::vector<HostTensor> Predictor::Predict(const HostTensorMap& inputs) const {
   Batch batch;
   for (const std::string& name : input_names_) batch.data.push_back(inputs.at(name));
   const Turn turn(*this);
+  const TeamScope team(options_.threads);  // the engine works in this thread: for what it copies, in and out
   std::vector<HostTensor> outputs;
   for (const Tensor& output : Run(turn.group(), std::move(batch))) outputs.push_back(output.ToHost());
   return outputs;
@@ -134,6 +134,7 @@ std::vector<Tensor> Predictor::Predict(const TensorMap& inputs) const {
   }
   CheckInputs(inputs);
   const Turn turn(*this);
+  const TeamScope team(options_.threads);
   Batch batch;
   for (const std::string& name : input_names_) {
     batch.device_data.Set(batch.device_data.size(), {inputs.at(name).For(turn.group()->engine())});

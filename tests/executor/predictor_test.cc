@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -109,6 +110,20 @@ TEST(Predictor, OnDevices) {
   EXPECT_THROW(predictor.Predict(TensorMap{{"data", broken}}), NumericError);
   EXPECT_EQ(predictor.Predict({{"data", data}})[0], expected);
   EXPECT_THROW(DefaultEngine()->WaitAll(), NumericError);
+}
+
+// Batches and outputs of more than a thread copies by itself.
+TEST(Predictor, CopiesByAllItsThreads) {
+  PredictorOptions options = Options(1);
+  options.inputs = {{"data", {512, kFeatures}}};
+  options.threads = 2;
+  const Predictor predictor(Model{.symbol = Relu(Variable("data"))}, options);
+  for (const int64_t n : {512, 301}) {
+    const HostTensor data = RandomTensor({n, kFeatures}, static_cast<uint64_t>(n));
+    const std::vector<HostTensor> outputs = predictor.Predict({{"data", data}});
+    ASSERT_EQ(outputs[0].shape(), data.shape());
+    for (int64_t i = 0; i < n * kFeatures; ++i) ASSERT_EQ(outputs[0].At(i), std::max(data.At(i), 0.0)) << i;
+  }
 }
 
 TEST(Predictor, ACallThatFailsHarmsNoOther) {
