@@ -2,6 +2,7 @@
 // those that are lost.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -114,12 +115,13 @@ TEST_F(CudaNcclHangTest, AnAbortMayHang) {
   ExpectGoesOn(pair);
 }
 
-// What waits on a GPU for another set's exchange goes on when that has been aborted.
+// What waits on a GPU for another set's exchange goes on when that has been aborted: well before it hangs itself.
 TEST_F(CudaNcclHangTest, NotWhatIsBehindIt) {
   const Pair pair = MakePair(1, 2), behind = MakePair(0, 1);
   engine_->WaitAll();
   fake::BreakNccl(NcclFault::kHangs);
   Begin(pair.bring);
+  std::this_thread::sleep_for(std::chrono::milliseconds(kLimit / 2));
   Begin(behind.bring);
   EXPECT_EQ(behind.to.ToHost(), behind.from.ToHost());
   ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "failed: NCCL on cuda:1, cuda:2: aborted, as ");
