@@ -3,6 +3,7 @@
 # that were not read: when they change, nothing has to be compiled anew. %root% in the command is the working folder.
 # With --same, g++ writes the same bytes each time, as far as that can be.
 set -euo pipefail
+export PATH  # bash's own where Bazel gives none: gcc looks there for the linker
 same=
 if [ "$1" = --same ]; then
   same=yes
