@@ -27,7 +27,7 @@ std::vector<OperatorCase> FullyConnectedCases() {
       FullyConnectedCase("wider", {6, 33}, {.num_hidden = 17}),
       FullyConnectedCase("many outputs of many inputs", {9, 40}, {.num_hidden = 33}),
       FullyConnectedCase("last axis, many of many", {2, 7, 40},
-                         {.num_hidden = 19, .activation = ActivationType::kTanh, .flatten = false}),
+                         {.num_hidden = 19, .flatten = false, .activation = ActivationType::kTanh}),
       FullyConnectedCase("flattened images", {3, 4, 2, 3}, {.num_hidden = 5}),
       FullyConnectedCase("flattened images, 16 channels", {2, 16, 2, 2}, {.num_hidden = 8}),
       FullyConnectedCase("flattened images, 20 channels", {2, 20, 1, 2}, {.num_hidden = 16}),
