@@ -165,6 +165,9 @@ TEST(DirectConvolution, DeclinesGradientsOfDataThatAreNoConvolution) {
   EXPECT_TRUE(makes({.num_filter = 5, .kernel = {3, 3}, .pad = {2, 2}}, {1, 20, 6, 6}));
   EXPECT_FALSE(makes({.num_filter = 5, .kernel = {3, 3}, .pad = {3, 2}}, {1, 20, 6, 6}));
   EXPECT_FALSE(makes({.num_filter = 5, .kernel = {3, 3}, .stride = {1, 2}}, {1, 20, 6, 6}));
+  constexpr int64_t kFar = (int64_t{1} << 30) + 2;  // twice that is more than a padding may be
+  EXPECT_FALSE(
+      makes({.num_filter = 5, .kernel = {1, 3}, .pad = {0, 0, 0, 2 * kFar - 5}, .dilate = {1, kFar}}, {1, 20, 6, 6}));
   EXPECT_FALSE(makes({.num_filter = 6, .kernel = {3, 3}, .groups = 2}, {1, 20, 6, 6}));
   EXPECT_FALSE(makes({.num_filter = 5, .kernel = {3, 3}}, {1, 3, 6, 6}));  // fewer than any vector has lanes
 }

@@ -1,5 +1,5 @@
-// Convolution of float32 and its gradients, of weights also in bfloat16, by loops of our own, without unfolding the data:
-// where they are faster than oneDNN's.
+// Convolution of float32 and its gradients, of weights also in bfloat16, by loops of our own, without unfolding the
+// data: where they are faster than oneDNN's.
 //
 // They do not depend on the number of threads: gradients are summed up in parts that follow from the shapes alone, added
 // up in order.
@@ -27,8 +27,8 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way = 
 // strides, paddings as wide as the windows, fewer channels than a vector has lanes, and samples inside of three axes.
 MaybeKernel DirectConvolutionGradData(const KernelSpec& spec, DirectWay way = DirectWay::kByRules);
 
-// Gradients of bfloat16 weights, for 3 x 3 weights, whole blocks of channels and rows of an even number of places; nullopt for
-// others, where a bias is wanted, too, and on processors without units for bfloat16.
+// (dy, data) -> dw in bfloat16, for 3 x 3 weights, whole blocks of channels and rows of an even number of places;
+// nullopt for others, where a bias is wanted, too, and on processors without units for bfloat16.
 MaybeKernel BFloat16ConvolutionGradWeight(const KernelSpec& spec);
 
 }  // namespace bindery::cpu

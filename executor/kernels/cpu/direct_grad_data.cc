@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,13 +21,15 @@ namespace bindery::cpu {
 namespace {
 
 // The gradient of data as a convolution of the output's gradient, by windows that are turned round: the last tap is the
-// first. nullopt where a stride leaves places of dx between the windows, or windows begin behind dx's sides.
+// first. nullopt where a stride leaves places of dx between the windows, windows begin behind dx's sides, or these were
+// to be padded by more than a convolution may be.
 std::optional<ConvolutionAttrs> Turned(const ConvolutionGradDataAttrs& attrs, const Shape& data) {
   ConvolutionAttrs turned{.num_filter = data[1], .kernel = attrs.kernel, .dilate = attrs.dilate, .no_bias = true};
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   std::vector<int64_t> ends;
   for (const Window& window : ConvolutionWindows(attrs, data)) {
     const int64_t begin = window.extent() - 1 - window.pad_begin, end = window.extent() - 1 - window.pad_end;
-    if (window.stride != 1 || begin < 0 || end < 0) return std::nullopt;
+    if (window.stride != 1 || std::min(begin, end) < 0 || std::max(begin, end) > kMost) return std::nullopt;
     turned.pad.push_back(begin);
     ends.push_back(end);
   }

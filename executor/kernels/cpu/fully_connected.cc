@@ -64,9 +64,9 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p) {
   });
 }
 
-// Are weights in panels, for loops of our own? In predictions, where panels become the weights' format, or that of a copy,
-// which is kept where these are parameters. Not with AVX-512, for which oneDNN has blocks of its own. It goes by the
-// shape alone: whoever trained them in whatever format, kept or not, predictions have the same bits.
+// Are weights in panels, for loops of our own? In predictions, where panels become the weights' format, or that of a
+// copy, which is kept where these are parameters. Not with AVX-512, for which oneDNN has blocks of its own. It goes by
+// the shape alone: whoever trained them in whatever format, kept or not, predictions have the same bits.
 bool PredictsInPanels(const KernelSpec& spec, const Product& p) {
   return spec.mode == Mode::kPredict && AllFloat(spec) && SuitsPanels(p.n, p.k) && !Allows(dnnl::cpu_isa::avx512_core);
 }

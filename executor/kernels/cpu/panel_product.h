@@ -18,8 +18,8 @@ struct PanelProduct {
 // What w lies in: panels of two vectors of outputs, (n / columns, k, columns), padded with zeros.
 Format PanelFormat();
 
-// Is it faster so than by oneDNN, as measured below AVX-512? Of so few weights, with what fills up panels, that oneDNN's
-// packing of them in each call counts; and of enough outputs to fill half of a panel.
+// Is it faster so than by oneDNN, as measured below AVX-512? Of so few weights, with what fills up panels, that
+// oneDNN's packing of them in each call counts; and of enough outputs to fill half of a panel.
 bool SuitsPanels(int64_t n, int64_t k);
 
 // nullopt for other types. Sums are taken in order of k, whatever m is.
