@@ -1,7 +1,7 @@
 #!/bin/bash
 # compile.sh [--same] HEADERS UNUSED COMMAND...: compiles, and names in UNUSED those of the headers listed in HEADERS
 # that were not read: when they change, nothing has to be compiled anew. %root% in the command is the working folder.
-# With --same, g++ writes the same bytes each time, as far as that can be.
+# With --same, g++ writes the same bytes each time, as far as that can be, into a folder of the working folder.
 set -euo pipefail
 export PATH  # bash's own where Bazel gives none: gcc looks there for the linker
 same=
@@ -25,11 +25,14 @@ command=("${@//%root%/$PWD}" -MD -MF "$dependencies")
 # g++ writes its memory into a precompiled header, addresses included; whatever includes another one is not found in the
 # disk cache. So it runs at fixed addresses, with an environment of a fixed size below its stack. Between the members of
 # structures it writes what lay there before: of the guard of its stack, too, which the kernel draws. A library that is
-# loaded before it begins makes that zero.
+# loaded before it begins makes that zero. And where its data lie depends on how long the working folder's name is, which
+# for Bazel's sandboxes, counted from one, is another each time: so it works in a folder of links beside.
 if [ -n "$same" ] && setarch --addr-no-randomize true 2>/dev/null &&
   echo '__attribute__((constructor)) void Zero(void) { __asm__ volatile("movq $0, %fs:40"); }' |
   "$1" -x c -shared -fPIC -fno-stack-protector -nostdlib -o "$temporary/guard.so" - 2>/dev/null; then
-  command=(env -i "PATH=$PATH" "TMPDIR=${TMPDIR:-/tmp}" "LD_PRELOAD=$temporary/guard.so"
+  mkdir "$temporary/work"
+  ln -s "$PWD"/* "$temporary/work"
+  command=(env -i "--chdir=$temporary/work" "PATH=$PATH" "TMPDIR=${TMPDIR:-/tmp}" "LD_PRELOAD=$temporary/guard.so"
     setarch --addr-no-randomize "${command[@]}")
 fi
 "${command[@]}"
