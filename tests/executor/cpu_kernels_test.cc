@@ -23,18 +23,24 @@ const Format kOIhw8i8o = Blocked({0, 1, 2, 3}, {{1, 8}, {0, 8}});
 TEST(Layout, ConvolutionsFollowTheTable) {
   const int block = SimdBlock();
   const Format blocked = ChannelBlocked(4, block), last = Format::ChannelsLast(4);
-  const auto expect = [](const ActivationFormats& got, const Format& input, const Format& output) {
-    EXPECT_EQ(got.input, input);
-    EXPECT_EQ(got.output, output);
+  const auto expect = [](int64_t in, int64_t out, int64_t groups, const Format& input, const Format& output) {
+    const Shape data{2, in, 8, 8}, result{2, out, 8, 8};
+    const ActivationFormats floats = PreferredActivationFormats(DType::kFloat32, data, result, groups);
+    EXPECT_EQ(floats.input, input);
+    EXPECT_EQ(floats.output, output);
+    const bool amx = Allows(dnnl::cpu_isa::avx512_core_amx);
+    const ActivationFormats halves = PreferredActivationFormats(DType::kBFloat16, data, result, groups);
+    EXPECT_EQ(halves.input, amx ? Format::ChannelsLast(4) : input);
+    EXPECT_EQ(halves.output, amx ? Format::ChannelsLast(4) : output);
   };
-  expect(PreferredActivationFormats(4, 64, 128, 1), blocked, blocked);
-  expect(PreferredActivationFormats(4, 3, 64, 1), Format::Plain(), blocked);
-  expect(PreferredActivationFormats(4, 1, 20, 1), last, last);
-  expect(PreferredActivationFormats(4, 20, 50, 1), last, last);
-  expect(PreferredActivationFormats(4, 4, 64, 1), last, last);
-  expect(PreferredActivationFormats(4, 64, 64, 64), blocked, blocked);  // depth-wise
-  expect(PreferredActivationFormats(4, 4L * block, 4L * block, 4), blocked, blocked);
-  expect(PreferredActivationFormats(4, 8, 8, 4), last, last);
+  expect(64, 128, 1, blocked, blocked);
+  expect(3, 64, 1, Format::Plain(), blocked);
+  expect(1, 20, 1, last, last);
+  expect(20, 50, 1, last, last);
+  expect(4, 64, 1, last, last);
+  expect(64, 64, 64, blocked, blocked);  // depth-wise
+  expect(4L * block, 4L * block, 4, blocked, blocked);
+  expect(8, 8, 4, last, last);
 }
 
 TEST(Layout, CanonicalIsPlainWhereTheBytesAre) {

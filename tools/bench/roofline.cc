@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,43 +22,55 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-typedef float Four __attribute__((vector_size(16)));
-typedef float Eight __attribute__((vector_size(32)));
-typedef float Sixteen __attribute__((vector_size(64)));
+// Twelve chains of multiply-add, as many as hide its latency and fit in 16 registers; each returns operations.
+constexpr int kChains = 12;
 
-// Twelve chains of multiply-add, as many as hide its latency and fit in 16 registers; returns operations.
-template <class V>
-[[gnu::always_inline]] inline double MultiplyAdds(int64_t times, float* result) {
-  constexpr int kChains = 12, kLanes = sizeof(V) / sizeof(float);
-  V sums[kChains];
-#pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) sums[i] = V{} + static_cast<float>(i);
-  V factor = V{} + 0.999f, addend = V{} + 1e-3f;
+double MultiplyAdds128(int64_t times) {
+  typedef float Four __attribute__((vector_size(16)));
+  Four sums[kChains] = {}, factor = Four{} + 0.999f, addend = Four{} + 1e-3f;
   for (int64_t n = 0; n < times; ++n) {
 #pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * factor + addend;
+    for (Four& sum : sums) sum = sum * factor + addend;
     asm volatile("" : "+x"(factor), "+x"(addend));
   }
-  V all{};
-#pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) all += sums[i];
-  for (int i = 0; i < kLanes; ++i) *result += all[i];
-  return 2.0 * kLanes * kChains * static_cast<double>(times);
+  Four all{};
+  for (const Four& sum : sums) all += sum;
+  asm volatile("" : : "x"(all));
+  return 2.0 * 4 * kChains * static_cast<double>(times);
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx512f")]] double MultiplyAdds512(int64_t times, float* result) {
-  return MultiplyAdds<Sixteen>(times, result);
+// g++ 12 makes two instructions of one in vectors of 16, or keeps sums in memory. All numbers are zero.
+#define BINDERY_CHAINS(vector)                                                                                  \
+  asm volatile(                                                                                                 \
+      "vzeroall\n"                                                                                              \
+      "1: .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11\n"                                                       \
+      "vfmadd213ps %%" vector "14, %%" vector "15, %%" vector                                                   \
+      "\\i\n"                                                                                                   \
+      ".endr\n"                                                                                                 \
+      "dec %0\n"                                                                                                \
+      "jnz 1b\n"                                                                                                \
+      "vzeroupper\n"                                                                                            \
+      : "+r"(times)                                                                                             \
+      :                                                                                                         \
+      : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
+        "xmm12", "xmm13", "xmm14", "xmm15")
+double MultiplyAdds256(int64_t times) {
+  const double operations = 2.0 * 8 * kChains * static_cast<double>(times);
+  BINDERY_CHAINS("ymm");
+  return operations;
 }
-[[gnu::target("avx2,fma")]] double MultiplyAdds256(int64_t times, float* result) {
-  return MultiplyAdds<Eight>(times, result);
+double MultiplyAdds512(int64_t times) {
+  const double operations = 2.0 * 16 * kChains * static_cast<double>(times);
+  BINDERY_CHAINS("zmm");
+  return operations;
 }
 #endif
-using Multiplies = double (*)(int64_t times, float* result);
+using Multiplies = double (*)(int64_t times);
 // More than one, for some processors do half as much in their longest vectors: Zen 4 at times puts all of such a loop
 // on one of its two pipes.
 std::vector<Multiplies> MultipliesOfMachine() {
-  std::vector<Multiplies> all = {MultiplyAdds<Four>};
+  std::vector<Multiplies> all = {MultiplyAdds128};
 #if defined(__x86_64__)
   if (MachineIsa() >= Isa::kAvx2) all.push_back(MultiplyAdds256);
   if (MachineIsa() == Isa::kAvx512) all.push_back(MultiplyAdds512);
@@ -80,22 +93,13 @@ double BestRate(const F& f) {
 Roofline Measure(int threads) {
   const TeamScope team(threads);
   Roofline roofline;
-  struct alignas(64) Result {
-    float value = 0;
-    double operations = 0;
-  };
-  std::vector<Result> results(static_cast<size_t>(threads));
   for (const Multiplies multiply : MultipliesOfMachine()) {
     const double rate = BestRate([&] {
+      std::atomic<double> operations = 0;
       ParallelFor(threads, 1, 1, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          Result& result = results[static_cast<size_t>(i)];
-          result.operations = multiply(1 << 21, &result.value);
-        }
+        for (int64_t i = begin; i < end; ++i) operations += multiply(1 << 21);
       });
-      double all = 0;
-      for (const Result& result : results) all += result.operations;
-      return all;
+      return operations.load();
     });
     roofline.operations = std::max(roofline.operations, rate);
   }

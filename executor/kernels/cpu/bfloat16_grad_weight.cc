@@ -115,7 +115,7 @@ MaybeKernel BFloat16ConvolutionGradWeight(const KernelSpec& spec) {
            w.pad_begin == 1 && w.pad_end <= 1;
   });
   if (!fits || output[3] < 4 || output[3] % 2 != 0) return std::nullopt;
-  const ActivationFormats formats = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
+  const ActivationFormats formats = PreferredActivationFormats(DType::kBFloat16, data, output, attrs.groups);
   for (const auto& [format, shape] : {std::pair{formats.input, data}, {formats.output, output}}) {
     const std::optional<Channels> channels = ChannelsOf(format, shape);
     const bool blocks = channels && channels->block == kBlock && channels->position == kBlock;

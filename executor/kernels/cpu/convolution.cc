@@ -95,7 +95,8 @@ using Only = const ActivationFormats*;  // the formats to try; null: all
 
 // For each of the formats that of weights wished for, the primitive's own choice and plain.
 std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>& wish, Only only) {
-  const std::vector<ActivationFormats> formats = only ? std::vector{*only} : FormatsToTry(p.data, p.output, p.groups);
+  const std::vector<ActivationFormats> formats =
+      only ? std::vector{*only} : FormatsToTry(p.dtype, p.data, p.output, p.groups);
   std::vector<memory::desc> weights = {p.AnyWeight(), p.PlainWeight()};
   if (const auto wished = wish ? p.WeightIn(*wish) : std::nullopt) weights.insert(weights.begin(), *wished);
   std::vector<Candidate> candidates;
@@ -202,9 +203,9 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend, Only only = nullptr) 
 
 // Adds candidates of oneDNN's, but for its slow loops, in each of the formats: make(only).
 template <class F>
-void AddInFormats(const Shape& data, const Shape& output, int64_t groups, const F& make,
+void AddInFormats(DType dtype, const Shape& data, const Shape& output, int64_t groups, const F& make,
                   std::vector<TuningCandidate>* to) {
-  for (const ActivationFormats& formats : FormatsToTry(data, output, groups)) {
+  for (const ActivationFormats& formats : FormatsToTry(dtype, data, output, groups)) {
     to->push_back({fmt::format("dnnl {} {}", formats.input, formats.output), [=]() -> MaybeKernel {
                      MaybeKernel kernel = make(&formats);
                      return kernel && IsSlow(*kernel) ? std::nullopt : kernel;
@@ -230,7 +231,7 @@ bool IsMeasured(const KernelSpec& spec) { return spec.tuning != Tuning::kOff && 
 MaybeKernel MeasuredConvolution(const KernelSpec& spec, int addend, KernelMaker by_rules, KernelMaker by_gemm) {
   std::vector<TuningCandidate> all = {{"rules", [&spec, by_rules] { return by_rules(spec); }}};
   AddInFormats(
-      spec.inputs[0].shape, spec.outputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
+      spec.inputs[0].dtype, spec.inputs[0].shape, spec.outputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
       [&spec, addend](Only only) { return MakeByDnnl(spec, addend, only); }, &all);
   all.push_back({"direct", [&spec, addend] { return DirectConvolution(spec, addend); }});
   all.push_back({"gemm", [&spec, by_gemm] { return by_gemm(spec); }});
@@ -310,8 +311,9 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   if (!IsMeasured(spec)) return GradDataByRules(spec);
   std::vector<TuningCandidate> all = {{"rules", [&spec] { return GradDataByRules(spec); }}};
   AddInFormats(
-      spec.outputs[0].shape, spec.inputs[0].shape, spec.attributes<ConvolutionGradDataAttrs>().groups,
-      [&spec](Only only) { return GradDataByDnnl(spec, only); }, &all);
+      spec.inputs[0].dtype, spec.outputs[0].shape, spec.inputs[0].shape,
+      spec.attributes<ConvolutionGradDataAttrs>().groups, [&spec](Only only) { return GradDataByDnnl(spec, only); },
+      &all);
   AddDirect([&spec](DirectWay way) { return DirectConvolutionGradData(spec, way); }, &all);
   all.push_back({"gemm", [&spec] { return ConvolutionGradDataByGemm(spec); }});
   AddWinograd(
@@ -362,7 +364,7 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   if (!IsMeasured(spec)) return GradWeightByRules(spec);
   std::vector<TuningCandidate> all = {{"rules", [&spec] { return GradWeightByRules(spec); }}};
   AddInFormats(
-      spec.inputs[1].shape, spec.inputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
+      spec.inputs[0].dtype, spec.inputs[1].shape, spec.inputs[0].shape, spec.attributes<ConvolutionAttrs>().groups,
       [&spec](Only only) { return GradWeightByDnnl(spec, only); }, &all);
   AddDirect([&spec](DirectWay way) { return DirectConvolutionGradWeight(spec, way); }, &all);
   all.push_back({"gemm", [&spec] { return ConvolutionGradWeightByGemm(spec); }});

@@ -18,7 +18,7 @@ MaybeKernel DirectConvolution(const KernelSpec& spec, int addend) {
   if (!AllFloat(spec)) return std::nullopt;
   if (addend >= 0 && output[1] % BestLoops().lanes != 0)
     return std::nullopt;  // vectors that overlap would add it twice
-  const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
+  const ActivationFormats preferred = PreferredActivationFormats(DType::kFloat32, data, output, attrs.groups);
   Kernel kernel = PlainKernel(spec, "direct");
   const Format x = AsGivenOr(preferred.input, spec.input_formats[0], data);
   kernel.input_formats[0] = Canonical(x, data);

@@ -133,7 +133,7 @@ MaybeKernel DirectConvolutionGradData(const KernelSpec& spec, DirectWay way) {
   if (!turned) return std::nullopt;
   const bool batch_inside = chosen == DirectWay::kBatchInside;
   Kernel kernel = PlainKernel(spec, batch_inside ? "direct inside" : "direct");
-  const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
+  const ActivationFormats preferred = PreferredActivationFormats(DType::kFloat32, data, output, attrs.groups);
   kernel.input_formats[0] = Canonical(preferred.output, output);
   kernel.output_formats[0] = Canonical(preferred.input, data);
   const Format stored = spec.input_formats[1].kind == Format::Kind::kOpaque ? Format::Plain() : spec.input_formats[1];

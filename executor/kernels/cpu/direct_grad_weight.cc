@@ -184,7 +184,7 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way) {
   const bool has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   const bool batch_inside = chosen == DirectWay::kBatchInside;
   Kernel kernel = PlainKernel(spec, batch_inside ? "direct inside" : "direct");
-  const ActivationFormats preferred = PreferredActivationFormats(data.rank(), data[1], output[1], attrs.groups);
+  const ActivationFormats preferred = PreferredActivationFormats(DType::kFloat32, data, output, attrs.groups);
   const Format x = AsGivenOr(preferred.input, spec.input_formats[1], data), own = TapsByFilters(weight.rank());
   kernel.input_formats = {Canonical(preferred.output, output), Canonical(x, data)};
   kernel.threads = ThreadsForWork(spec, OperationsOfSums(output, weight));

@@ -22,7 +22,11 @@ Format ChannelBlocked(int rank, int block) {
   return format;
 }
 
-ActivationFormats PreferredActivationFormats(int rank, int64_t in_channels, int64_t out_channels, int64_t groups) {
+ActivationFormats PreferredActivationFormats(DType dtype, const Shape& data, const Shape& output, int64_t groups) {
+  const int rank = data.rank();
+  const int64_t in_channels = data[1], out_channels = output[1];
+  const Format last = Format::ChannelsLast(rank);
+  if (dtype == DType::kBFloat16 && Allows(dnnl::cpu_isa::avx512_core_amx)) return {last, last};
   const int block = SimdBlock();
   const bool depthwise = groups > 1 && groups == in_channels && groups == out_channels;
   const int64_t in = depthwise ? in_channels : in_channels / groups;
@@ -30,13 +34,13 @@ ActivationFormats PreferredActivationFormats(int rank, int64_t in_channels, int6
   const Format blocked = ChannelBlocked(rank, block);
   if (out % block == 0 && in % block == 0) return {blocked, blocked};
   if (out % block == 0 && groups == 1 && in <= 3) return {Format::Plain(), blocked};
-  return {Format::ChannelsLast(rank), Format::ChannelsLast(rank)};
+  return {last, last};
 }
 
-std::vector<ActivationFormats> FormatsToTry(const Shape& data, const Shape& output, int64_t groups) {
+std::vector<ActivationFormats> FormatsToTry(DType dtype, const Shape& data, const Shape& output, int64_t groups) {
   const int rank = data.rank();
   const Format last = Format::ChannelsLast(rank), blocked = ChannelBlocked(rank, SimdBlock());
-  std::vector<ActivationFormats> formats = {PreferredActivationFormats(rank, data[1], output[1], groups)};
+  std::vector<ActivationFormats> formats = {PreferredActivationFormats(dtype, data, output, groups)};
   const auto add = [&](const Format& format) {
     if (formats[0].input != format || formats[0].output != format) formats.push_back({format, format});
   };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/dtype.h"
 #include "executor/format.h"
 
 namespace bindery::cpu {
@@ -13,18 +14,19 @@ namespace bindery::cpu {
 int SimdBlock();
 
 // The formats in which a convolution reads and writes activations:
+//   * bfloat16 where processors have AMX, for whose kernels oneDNN wants it so: channels last;
 //   * both channel counts multiples of SimdBlock(): blocks of that many channels (nChw8c, nChw16c): fastest backward;
 //   * an image's 1 to 3 channels into such a multiple: plain in, blocks out, which spares a reorder of the data;
 //   * otherwise channels last: blocks would be padded (20 channels to 32), and oneDNN falls back to its slow loops for
 //     odd channel counts in other formats.
-// A function of the channels alone, so forward, backward and every neighbour agree. channels are per group where groups
-// matter: a depth-wise convolution counts all of them.
+// A function of type and channels alone, so forward, backward and every neighbour agree. channels are per group where
+// groups matter: a depth-wise convolution counts all of them.
 struct ActivationFormats {
   Format input, output;
 };
-ActivationFormats PreferredActivationFormats(int rank, int64_t in_channels, int64_t out_channels, int64_t groups);
+ActivationFormats PreferredActivationFormats(DType dtype, const Shape& data, const Shape& output, int64_t groups);
 // These first, then others that a convolution could have.
-std::vector<ActivationFormats> FormatsToTry(const Shape& data, const Shape& output, int64_t groups);
+std::vector<ActivationFormats> FormatsToTry(DType dtype, const Shape& data, const Shape& output, int64_t groups);
 
 // (N, C, spatial...) with the channels in blocks: aBcd8b.
 Format ChannelBlocked(int rank, int block);

@@ -49,7 +49,7 @@ struct Forward : Layer<Real> {
       }
       const WeightPanels<Real> all = weights();
       const Real* const own = panels + (gate * all.blocks() + units.block) * all.of_block() + units.first * form.hidden;
-      this->MultiplyPanels(h, this->padded(), own, form.hidden, form.hidden, samples, units.n, biased, tile);
+      this->MultiplyByPanels(h, this->padded(), own, form.hidden, form.hidden, samples, units.n, biased, tile);
     }
   }
   template <size_t kCount>

@@ -75,9 +75,9 @@ struct Backward : Layer<Real> {
   void Multiply(const Real* panels, const Real* rows, int64_t block, int64_t samples, int64_t first, int64_t gates,
                 Real* y) const {
     const int64_t hidden = form.hidden;
-    this->MultiplyPanels(rows + first * hidden, form.gates * hidden,
-                         panels + block * panel() + first * hidden * this->panel_width(), form.gates * hidden,
-                         gates * hidden, samples, this->width(block), /*add=*/true, y);
+    this->MultiplyByPanels(rows + first * hidden, form.gates * hidden,
+                           panels + block * panel() + first * hidden * this->panel_width(), form.gates * hidden,
+                           gates * hidden, samples, this->width(block), /*add=*/true, y);
   }
 
   void Run(const Arguments& args, const Real* panels, int64_t first, int64_t samples, Real* scratch) const {

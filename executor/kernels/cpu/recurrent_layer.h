@@ -103,8 +103,8 @@ struct Layer {
 
   // y (samples, kTile) = a (samples, depth) times as many rows of the panels of kTile columns, of which `columns` are
   // wanted; added to y if `add`. Part by part of the depth, which stays near while all samples go by.
-  void MultiplyPanels(const Real* a, int64_t a_row, const Real* panels, int64_t panel_rows, int64_t depth,
-                      int64_t samples, int64_t columns, bool add, Real* y) const {
+  void MultiplyByPanels(const Real* a, int64_t a_row, const Real* panels, int64_t panel_rows, int64_t depth,
+                        int64_t samples, int64_t columns, bool add, Real* y) const {
     constexpr int64_t kDepth = 256;
     const int64_t width = panel_width();
     for (int64_t column = 0; column < columns; column += width, panels += panel_rows * width, y += width) {

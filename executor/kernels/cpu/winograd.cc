@@ -251,7 +251,7 @@ std::optional<Made> Make(const KernelSpec& spec, const ConvolutionAttrs& attrs, 
   const std::vector<Window> windows = ConvolutionWindows(attrs, data);
   const int64_t lanes = BestLoops().lanes;
   if (!IsOfThreeByThree(attrs, windows) || weight[0] % lanes != 0 || weight[1] % lanes != 0) return std::nullopt;
-  const ActivationFormats preferred = PreferredActivationFormats(4, data[1], output[1], 1);
+  const ActivationFormats preferred = PreferredActivationFormats(DType::kFloat32, data, output, 1);
   const Shape &in = turned ? output : data, &out = turned ? data : output;
   const auto from = WithVectors(spec.input_formats[0], turned ? preferred.output : preferred.input, in);
   const auto to = WithVectors(Format::Plain(), turned ? preferred.input : preferred.output, out);
