@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <limits>
 
@@ -226,6 +227,49 @@ TEST(UpdateTest, KeepsNaNThroughClipping) {
   BuiltInKernelOf<update_rules::Sgd>()(DType::kFloat32, {.clip = 1},
                                        {.gradients = grads, .weight = &weight, .new_weight = &weight, .elements = 1});
   EXPECT_TRUE(std::isnan(weight));
+}
+
+// What is left of a momentum whose gradient is zero from now on: no numbers with which processors are slow.
+TEST(UpdateTest, StatesThatFadeBecomeZero) {
+  for (const UpdateRule& rule : UpdateRules()) {
+    std::vector<double> settings;
+    for (const UpdateSetting& setting : rule.settings) settings.push_back(setting.value);
+    if (rule.name == "sgd") settings[0] = 0.9;
+    for (const double smallest : {double{FLT_MIN}, DBL_MIN}) {
+      const bool is_float = smallest == FLT_MIN;
+      const DType dtype = is_float ? DType::kFloat32 : DType::kFloat64;
+      constexpr int64_t kElements = 20;
+      const HostTensor gradient(dtype, {kElements});
+      HostTensor weight(dtype, {kElements});
+      const void* const gradients[] = {gradient.raw()};
+      std::vector<HostTensor> states;
+      std::vector<void*> arrays;
+      for (size_t k = 0; k < rule.states.size(); ++k) {
+        states.push_back(HostTensor::Full(dtype, {kElements}, smallest));
+        states[k].Set(1, -smallest);
+        states[k].Set(2, NAN);
+      }
+      for (HostTensor& state : states) arrays.push_back(state.raw());
+      rule.kernel(dtype, {.settings = settings, .squares = {1, 1}},
+                  {.gradients = gradients,
+                   .weight = weight.raw(),
+                   .new_weight = weight.raw(),
+                   .states = arrays,
+                   .new_states = arrays,
+                   .elements = kElements});
+      for (const HostTensor& state : states) {
+        for (int64_t i = 0; i < kElements; ++i) {
+          const double value = std::fabs(state.At(i));
+          EXPECT_TRUE(value == 0 || value >= smallest || std::isnan(value)) << rule.name << " " << i << " " << value;
+        }
+        if (rule.name == "sgd" || rule.name == "adam") {
+          EXPECT_EQ(state.At(0), 0) << rule.name;
+          EXPECT_EQ(state.At(1), 0) << rule.name;
+          EXPECT_TRUE(std::isnan(state.At(2))) << rule.name;
+        }
+      }
+    }
+  }
 }
 
 TEST(UpdateTest, RejectsWhatItCannotDo) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cfloat>
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -158,6 +159,11 @@ struct TwoUpdates {
           flat::Fill(dtype, state.data(), n, 0.25 * static_cast<double>(slot));
         }
       }
+      // A state that fades.
+      flat::Fill(dtype, gradient.data(), 1, 0);
+      flat::Fill(dtype, weight.data(), 1, 0);
+      const double smallest = dtype == DType::kFloat32 ? FLT_MIN : DBL_MIN;
+      for (Values& state : states[kCommitted % 2]) flat::Fill(dtype, state.data(), 1, smallest);
     }
     bool operator==(const One&) const = default;
     Values gradient, weight, new_weight;
