@@ -7,7 +7,6 @@
 
 #include "engine/cuda/kernels_body.h"
 #include "engine/cuda/step_args.h"
-#include "engine/kernels/faded.h"
 #include "engine/kernels/refuse.h"
 #include "engine/kernels/update_rules.h"
 
@@ -204,7 +203,7 @@ __device__ void Work(const Block& block, const UpdateKernelArgs& args) {
           by.LoadStates(i, s);
           Rule::Step(by.c, by.Gradient(i), w, s);
           static_cast<T*>(array.new_weight)[i] = w;
-          for (int k = 0; k < Rule::kStates; ++k) static_cast<T*>(new_states[k])[i] = flat::FadedToZero(s[k]);
+          for (int k = 0; k < Rule::kStates; ++k) static_cast<T*>(new_states[k])[i] = s[k];
         }
       });
     });

@@ -1,18 +1,18 @@
-// States that fade.
+// Momenta that fade.
 #pragma once
 
 #include <limits>
 
-namespace bindery::flat {
+namespace bindery::update_rules {
 
-// A state, or zero if it is nearer to zero than the smallest normal number. Where a weight's gradient is zero from some
-// step on, as that of a pixel that is always black, its momentum becomes less by a factor, and would come to rest below
-// that number, not at zero; there processors take many times as long for each step that follows. NaN stays NaN. For
-// GPUs, too, so that all devices have the same bits.
+// A momentum, or zero where that is nearer to zero than the smallest normal number. From the step on in which a weight's
+// gradient is zero, as that of a pixel that is always black, its momentum becomes less by a factor, and would come to
+// rest below that number: there processors take many times as long for each step that follows. NaN stays NaN. Not for
+// what a rule divides by, or takes the sign of. nvcc compiles it for GPUs, too.
 template <class T>
-[[gnu::always_inline]] constexpr T FadedToZero(T state) {
+[[gnu::always_inline]] constexpr T Faded(T momentum) {
   constexpr T kSmallest = std::numeric_limits<T>::min();
-  return (state < kSmallest) & (state > -kSmallest) ? T{0} : state;
+  return ((momentum < kSmallest) & (momentum > -kSmallest)) ? T{0} : momentum;
 }
 
-}  // namespace bindery::flat
+}  // namespace bindery::update_rules

@@ -27,7 +27,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "engine/kernels/faded.h"
 #include "engine/kernels/flat.h"
 #include "engine/kernels/update.h"
 #include "engine/kernels/vectorized.h"
@@ -74,7 +73,7 @@ template <class Rule, class T, bool kClip>
     for (int k = 0; k < kStates; ++k) s[k] = old_states[k][i];
     Rule::Step(c, Clipped<kClip>(grad[i] * rescale, clip), w, s);
     weight[i] = w;
-    for (int k = 0; k < kStates; ++k) states[k][i] = FadedToZero(s[k]);
+    for (int k = 0; k < kStates; ++k) states[k][i] = s[k];
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "engine/kernels/faded.h"
 #include "engine/kernels/update.h"
 
 namespace bindery::update_rules {
@@ -41,7 +42,7 @@ struct Momentum {
   }
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
-    s[0] = c[2] * s[0] - c[0] * (g + c[1] * w);
+    s[0] = Faded(c[2] * s[0] - c[0] * (g + c[1] * w));
     w += s[0];
   }
 };
@@ -56,7 +57,7 @@ struct Nesterov {
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
     const T step = c[0] * (g + c[1] * w);
-    s[0] = c[2] * s[0] - step;
+    s[0] = Faded(c[2] * s[0] - step);
     w += c[2] * s[0] - step;
   }
 };
@@ -64,7 +65,7 @@ struct Nesterov {
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2, where c[2] to c[5] are these four factors.
 template <class T>
 [[gnu::always_inline]] constexpr void MoveMeans(const T* c, T g, T* s) {
-  s[0] = c[2] * s[0] + c[3] * g;
+  s[0] = Faded(c[2] * s[0] + c[3] * g);
   s[1] = c[4] * s[1] + c[5] * (g * g);
 }
 
@@ -156,7 +157,7 @@ struct Adamax {
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
     g += c[1] * w;
-    s[0] = c[2] * s[0] + c[3] * g;
+    s[0] = Faded(c[2] * s[0] + c[3] * g);
     const T size = (g < 0 ? -g : g) + c[5], kept = c[4] * s[1];
     s[1] = kept > size ? kept : size;  // NaN stays NaN
     w -= c[0] * s[0] / s[1];
@@ -185,7 +186,7 @@ struct RmsPropMomentum {
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
     g += c[1] * w;
     s[1] = c[3] * s[1] + c[4] * (g * g);
-    s[0] = c[2] * s[0] - c[0] * g / (std::sqrt(s[1]) + c[5]);
+    s[0] = Faded(c[2] * s[0] - c[0] * g / (std::sqrt(s[1]) + c[5]));
     w += s[0];
   }
 };
@@ -202,7 +203,8 @@ struct CenteredRmsProp {
     s[1] = c[3] * s[1] + c[4] * (g * g);
     s[2] = c[3] * s[2] + c[4] * g;
     const T variance = s[1] - s[2] * s[2];
-    s[0] = c[2] * s[0] - c[0] * g / (std::sqrt(variance < 0 ? 0 : variance) + c[5]);  // rounding may take it below
+    // Rounding may take it below zero.
+    s[0] = Faded(c[2] * s[0] - c[0] * g / (std::sqrt(variance < 0 ? 0 : variance) + c[5]));
     w += s[0];
   }
 };

@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/isa.h"
@@ -160,12 +162,12 @@ TEST(Reorder, BetweenAllFormats) {
   }
 }
 
-// The kernel of an operator for float32 values in these formats.
+// The kernel of an operator for values in these formats.
 Kernel Make(const OpDef& op, AnyAttrs attrs, std::vector<Shape> inputs, std::vector<Shape> outputs,
-            std::vector<Format> formats = {}, Mode mode = Mode::kTrain) {
+            std::vector<Format> formats = {}, Mode mode = Mode::kTrain, DType dtype = DType::kFloat32) {
   KernelSpec spec{.op = &op, .attrs = attrs, .node_name = "node"};
-  for (const Shape& shape : inputs) spec.inputs.push_back({.shape = shape, .batch_axis = 0});
-  for (const Shape& shape : outputs) spec.outputs.push_back({.shape = shape, .batch_axis = 0});
+  for (const Shape& shape : inputs) spec.inputs.push_back({.dtype = dtype, .shape = shape, .batch_axis = 0});
+  for (const Shape& shape : outputs) spec.outputs.push_back({.dtype = dtype, .shape = shape, .batch_axis = 0});
   formats.resize(inputs.size());
   spec.input_formats = formats;
   spec.input_is_open.resize(inputs.size());
@@ -208,6 +210,33 @@ TEST(FastKernels, UsualConvolutionsNeverUseSlowLoops) {
     if (MachineIsa() == Isa::kBaseline) continue;
     EXPECT_EQ(weight.input_formats[0], forward.output_formats[0]);
     EXPECT_EQ(weight.input_formats[1], forward.input_formats[0]);
+  }
+}
+
+// Where there is AMX, convolutions and their gradients are computed by it, in layouts that agree.
+TEST(FastKernels, UsualConvolutionsOfBFloat16AreComputedByAmx) {
+  if (!Allows(dnnl::cpu_isa::avx512_core_amx)) GTEST_SKIP() << "no AMX";
+  for (const ConvolutionShape& c : kConvolutions) {
+    if (c.kernel == 1 && c.stride > 1) continue;  // AVX-512 BF16 serves these
+    const ConvolutionAttrs attrs{
+        .num_filter = c.out, .kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride}, .pad = {c.pad, c.pad}};
+    const int64_t size = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
+    const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel},
+                b = {c.out};
+    const auto make = [](const OpDef& op, AnyAttrs of, std::vector<Shape> inputs, std::vector<Shape> outputs) {
+      return Make(op, std::move(of), std::move(inputs), std::move(outputs), {}, Mode::kTrain, DType::kBFloat16);
+    };
+    const Kernel forward = make(ConvolutionOp(), attrs, {x, w, b}, {y});
+    const Kernel data = make(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {c.size, c.size}}, {y, w}, {x});
+    const Kernel weight = make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b});
+    for (const Kernel* kernel : {&forward, &data, &weight}) {
+      if (kernel == &data && c.in <= 3) continue;
+      EXPECT_NE(kernel->implementation.find("amx"), std::string::npos)
+          << c.in << " to " << c.out << ", " << c.kernel << ": " << kernel->implementation;
+    }
+    EXPECT_EQ(weight.input_formats[0], forward.output_formats[0]);
+    EXPECT_EQ(weight.input_formats[1], forward.input_formats[0]);
+    EXPECT_EQ(data.input_formats[0], forward.output_formats[0]);
   }
 }
 

@@ -27,34 +27,40 @@ constexpr int kChains = 12;
 
 double MultiplyAdds128(int64_t times) {
   typedef float Four __attribute__((vector_size(16)));
-  Four sums[kChains] = {}, factor = Four{} + 0.999f, addend = Four{} + 1e-3f;
+  Four sums[kChains], factor = Four{} + 0.999f, addend = Four{} + 1e-3f;
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) sums[i] = Four{} + static_cast<float>(i);  // or compilers make one of two
   for (int64_t n = 0; n < times; ++n) {
 #pragma GCC unroll 12
     for (Four& sum : sums) sum = sum * factor + addend;
     asm volatile("" : "+x"(factor), "+x"(addend));
   }
   Four all{};
+#pragma GCC unroll 12
   for (const Four& sum : sums) all += sum;
   asm volatile("" : : "x"(all));
   return 2.0 * 4 * kChains * static_cast<double>(times);
 }
 
 #if defined(__x86_64__)
-// g++ 12 makes two instructions of one in vectors of 16, or keeps sums in memory. All numbers are zero.
-#define BINDERY_CHAINS(vector)                                                                                  \
-  asm volatile(                                                                                                 \
-      "vzeroall\n"                                                                                              \
-      "1: .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11\n"                                                       \
-      "vfmadd213ps %%" vector "14, %%" vector "15, %%" vector                                                   \
-      "\\i\n"                                                                                                   \
-      ".endr\n"                                                                                                 \
-      "dec %0\n"                                                                                                \
-      "jnz 1b\n"                                                                                                \
-      "vzeroupper\n"                                                                                            \
-      : "+r"(times)                                                                                             \
-      :                                                                                                         \
-      : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
-        "xmm12", "xmm13", "xmm14", "xmm15")
+// In assembler: g++ 12 makes two instructions of one in vectors of 16, or keeps sums in memory.
+// clang-format off
+#define BINDERY_CHAINS(vector)                                                                         \
+  asm volatile("vzeroall\n"                                                                            \
+               "vbroadcastss %1, %%" vector "14\n"                                                     \
+               "vbroadcastss %2, %%" vector "15\n"                                                     \
+               "1: .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11\n"                                     \
+               "vfmadd213ps %%" vector "14, %%" vector "15, %%" vector "\\i\n"                        \
+               ".endr\n"                                                                               \
+               "dec %0\n"                                                                              \
+               "jnz 1b\n"                                                                              \
+               "vzeroupper\n"                                                                          \
+               : "+r"(times)                                                                           \
+               : "m"(kAddend), "m"(kFactor)                                                            \
+               : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
+                 "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
+// clang-format on
+constexpr float kAddend = 1e-3f, kFactor = 0.999f;
 double MultiplyAdds256(int64_t times) {
   const double operations = 2.0 * 8 * kChains * static_cast<double>(times);
   BINDERY_CHAINS("ymm");

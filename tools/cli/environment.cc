@@ -18,7 +18,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"BINDERY_CUBLASLT", "no: products on GPUs are by own kernels, not by cuBLASLt."},
     {"BINDERY_CUDA_GRAPHS", "no: what a step puts on a GPU is enqueued piece by piece, not as CUDA graphs."},
     {"BINDERY_CUDNN", "no: convolutions on GPUs are by own kernels, not by cuDNN."},
-    {"BINDERY_MAX_ISA", "The highest instruction set that kernels of CPUs may use: baseline, avx2 or avx512."},
+    {"BINDERY_MAX_ISA", "The highest instruction set for kernels of CPUs: baseline, avx2 or avx512 (without AMX)."},
     {"BINDERY_NCCL", "no: GPUs exchange by copies, not by NCCL."},
     {"BINDERY_NVRTC",
      "no: elementwise operators behind each other are one launch each on GPUs, not one kernel by NVRTC."},

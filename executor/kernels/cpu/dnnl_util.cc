@@ -95,6 +95,7 @@ bool Allows(dnnl::cpu_isa isa) {
     const std::optional<Isa> limit = IsaLimit();
     if (limit == Isa::kBaseline) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
     if (limit == Isa::kAvx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    if (limit == Isa::kAvx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);  // AMX is more
     return static_cast<int>(dnnl::get_effective_cpu_isa());
   }();
   const int wanted = static_cast<int>(isa);
