@@ -188,16 +188,27 @@ const ConvolutionShape kConvolutions[] = {
     {512, 7, 512, 3, 1, 1},
 };
 
+// A convolution of two samples and its gradients.
+struct ConvolutionKernels {
+  Kernel forward, data, weight;
+};
+ConvolutionKernels MakeConvolution(const ConvolutionShape& c, DType dtype) {
+  const ConvolutionAttrs attrs{
+      .num_filter = c.out, .kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride}, .pad = {c.pad, c.pad}};
+  const int64_t size = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
+  const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel},
+              b = {c.out};
+  const auto make = [&](const OpDef& op, AnyAttrs of, std::vector<Shape> inputs, std::vector<Shape> outputs) {
+    return Make(op, std::move(of), std::move(inputs), std::move(outputs), {}, Mode::kTrain, dtype);
+  };
+  return {make(ConvolutionOp(), attrs, {x, w, b}, {y}),
+          make(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {c.size, c.size}}, {y, w}, {x}),
+          make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b})};
+}
+
 TEST(FastKernels, UsualConvolutionsNeverUseSlowLoops) {
   for (const ConvolutionShape& c : kConvolutions) {
-    const ConvolutionAttrs attrs{
-        .num_filter = c.out, .kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride}, .pad = {c.pad, c.pad}};
-    const int64_t size = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
-    const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel},
-                b = {c.out};
-    const Kernel forward = Make(ConvolutionOp(), attrs, {x, w, b}, {y});
-    const Kernel data = Make(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {c.size, c.size}}, {y, w}, {x});
-    const Kernel weight = Make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b});
+    const auto [forward, data, weight] = MakeConvolution(c, DType::kFloat32);
     for (const Kernel* kernel : {&forward, &data, &weight}) {
       if (kernel == &data && c.in <= 3) continue;  // nobody wants the gradient of an image
       const bool is_fast = kernel->implementation.starts_with("dnnl ") || kernel->implementation.starts_with("direct");
@@ -218,17 +229,7 @@ TEST(FastKernels, UsualConvolutionsOfBFloat16AreComputedByAmx) {
   if (!Allows(dnnl::cpu_isa::avx512_core_amx)) GTEST_SKIP() << "no AMX";
   for (const ConvolutionShape& c : kConvolutions) {
     if (c.kernel == 1 && c.stride > 1) continue;  // AVX-512 BF16 serves these
-    const ConvolutionAttrs attrs{
-        .num_filter = c.out, .kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride}, .pad = {c.pad, c.pad}};
-    const int64_t size = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
-    const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel},
-                b = {c.out};
-    const auto make = [](const OpDef& op, AnyAttrs of, std::vector<Shape> inputs, std::vector<Shape> outputs) {
-      return Make(op, std::move(of), std::move(inputs), std::move(outputs), {}, Mode::kTrain, DType::kBFloat16);
-    };
-    const Kernel forward = make(ConvolutionOp(), attrs, {x, w, b}, {y});
-    const Kernel data = make(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {c.size, c.size}}, {y, w}, {x});
-    const Kernel weight = make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b});
+    const auto [forward, data, weight] = MakeConvolution(c, DType::kBFloat16);
     for (const Kernel* kernel : {&forward, &data, &weight}) {
       if (kernel == &data && c.in <= 3) continue;
       EXPECT_NE(kernel->implementation.find("amx"), std::string::npos)

@@ -24,10 +24,11 @@ using Clock = std::chrono::steady_clock;
 
 // Twelve chains of multiply-add, as many as hide its latency and fit in 16 registers; each returns operations.
 constexpr int kChains = 12;
+constexpr float kFactor = 0.999f, kAddend = 1e-3f;
 
 double MultiplyAdds128(int64_t times) {
   typedef float Four __attribute__((vector_size(16)));
-  Four sums[kChains], factor = Four{} + 0.999f, addend = Four{} + 1e-3f;
+  Four sums[kChains], factor = Four{} + kFactor, addend = Four{} + kAddend;
 #pragma GCC unroll 12
   for (int i = 0; i < kChains; ++i) sums[i] = Four{} + static_cast<float>(i);  // or compilers make one of two
   for (int64_t n = 0; n < times; ++n) {
@@ -60,7 +61,6 @@ double MultiplyAdds128(int64_t times) {
                : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
                  "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
 // clang-format on
-constexpr float kAddend = 1e-3f, kFactor = 0.999f;
 double MultiplyAdds256(int64_t times) {
   const double operations = 2.0 * 8 * kChains * static_cast<double>(times);
   BINDERY_CHAINS("ymm");

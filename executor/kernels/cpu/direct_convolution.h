@@ -28,7 +28,7 @@ MaybeKernel DirectConvolutionGradWeight(const KernelSpec& spec, DirectWay way = 
 MaybeKernel DirectConvolutionGradData(const KernelSpec& spec, DirectWay way = DirectWay::kByRules);
 
 // (dy, data) -> dw in bfloat16, for 3 x 3 weights, whole blocks of channels and rows of an even number of places;
-// nullopt for others, where a bias is wanted, too, and on processors without units for bfloat16.
+// nullopt for others, where a bias is wanted, too, and on processors without units for bfloat16, or with AMX.
 MaybeKernel BFloat16ConvolutionGradWeight(const KernelSpec& spec);
 
 }  // namespace bindery::cpu
