@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -72,14 +73,15 @@ std::string Watchdog::Look(std::span<const std::unique_ptr<Worker>> workers, boo
     sight.seconds += passed;
     if (sight.seconds >= limit_) hanging.push_back(worker.get());
   }
-  if (std::ranges::all_of(hanging, MayGiveUp)) {
-    const auto ends = [](Worker* worker) { return !IsBehind(worker) && GiveUp(worker); };
-    const auto goes_on = [](Worker* worker) {
-      if (!IsBehind(worker)) return false;
-      worker->sight.seconds = {};
-      return true;
-    };
-    if (std::erase_if(hanging, ends) > 0) std::erase_if(hanging, goes_on);
+  if (!hanging.empty() && std::ranges::all_of(hanging, MayGiveUp)) {
+    std::set<Worker*> behind;  // asked once, before any ends: what goes on then is not told to hang
+    for (const auto& worker : workers) {
+      if (MayGiveUp(worker.get()) && IsBehind(worker.get())) behind.insert(worker.get());
+    }
+    if (std::erase_if(hanging, [&](Worker* worker) { return !behind.contains(worker) && GiveUp(worker); }) > 0) {
+      for (Worker* const worker : behind) worker->sight.seconds = {};
+      std::erase_if(hanging, [&](Worker* worker) { return behind.contains(worker); });
+    }
   }
   for (Worker* const worker : hanging) {
     Sight& sight = worker->sight;

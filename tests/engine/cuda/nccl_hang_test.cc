@@ -115,15 +115,25 @@ TEST_F(CudaNcclHangTest, AnAbortMayHang) {
   ExpectGoesOn(pair);
 }
 
-// What waits on a GPU for another set's exchange goes on when that has been aborted: well before it hangs itself.
+// What waits on a GPU for another set's exchange goes on when that has been aborted. Its time begins anew then, however
+// much of it had passed, since an abort takes time.
 TEST_F(CudaNcclHangTest, NotWhatIsBehindIt) {
   const Pair pair = MakePair(1, 2), behind = MakePair(0, 1);
   engine_->WaitAll();
   fake::BreakNccl(NcclFault::kHangs);
+  fake::HoldAborts(true);
   Begin(pair.bring);
-  std::this_thread::sleep_for(std::chrono::milliseconds(kLimit / 2));
+  std::thread who_looks([&] { engine_->WaitIdle(pair.to.var()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(kLimit / 4));
   Begin(behind.bring);
+  std::thread who_aborts([&] {
+    WaitUntil([] { return fake::HeldAborts() > 0; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(kLimit * 2 / 5));
+    fake::HoldAborts(false);
+  });
   EXPECT_EQ(behind.to.ToHost(), behind.from.ToHost());
+  who_aborts.join();
+  who_looks.join();
   ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "failed: NCCL on cuda:1, cuda:2: aborted, as ");
   ExpectGoesOn(pair);
   ExpectGoesOn(behind);

@@ -65,7 +65,7 @@ std::atomic<NcclFault> next_fault = NcclFault::kNone;
 std::atomic<int> skipped_before = 0;
 std::atomic<uint64_t> releases = 0;
 std::atomic<bool> refuse_communicators = false, hold_groups = false, hold_aborts = false;
-std::atomic<int> held_groups = 0;
+std::atomic<int> held_groups = 0, held_aborts = 0;
 
 NcclResult Reject(const char* call, const std::string& why, NcclResult result = kNcclInvalidUsage) {
   Violation(fmt::format("{}: {}", call, why));
@@ -150,7 +150,9 @@ NcclResult CommAbort(NcclComm* handle) {
     const std::lock_guard lock(TheLibrary().mutex);
     TheLibrary().comms.erase(handle);
   }
+  ++held_aborts;
   while (hold_aborts) std::this_thread::sleep_for(kGlance);
+  --held_aborts;
   const std::lock_guard lock(comm.clique->mutex);
   comm.clique->aborted[static_cast<size_t>(comm.rank)] = comm.clique->any_aborted = true;
   comm.clique->changed.notify_all();
@@ -376,6 +378,7 @@ void ReleaseNccl() { ++releases; }
 void HoldGroups(bool yes) { hold_groups = yes; }
 int HeldGroups() { return held_groups; }
 void HoldAborts(bool yes) { hold_aborts = yes; }
+int HeldAborts() { return held_aborts; }
 void RefuseCommunicators(bool yes) { refuse_communicators = yes; }
 
 }  // namespace bindery::cuda::fake

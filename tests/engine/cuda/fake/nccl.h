@@ -37,6 +37,7 @@ void ReleaseNccl();
 void HoldGroups(bool yes);
 int HeldGroups();           // now
 void HoldAborts(bool yes);  // they wait, before anything has ended
+int HeldAborts();           // now
 void RefuseCommunicators(bool yes);
 
 }  // namespace bindery::cuda::fake
