@@ -10,7 +10,8 @@ namespace bindery {
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
 // The best that this machine has and the environment's BINDERY_MAX_ISA (baseline, avx2 or avx512) allows; oneDNN gets
-// the same limit before its first use. Throws Error if the variable says something else.
+// the same limit before its first use: with avx512 it has units for bfloat16, but not AMX's. Throws Error if the variable
+// says something else.
 Isa MachineIsa();
 std::optional<Isa> IsaLimit();  // BINDERY_MAX_ISA
 const char* ToString(Isa isa);  // "baseline", "AVX2", "AVX-512"

@@ -6,6 +6,12 @@ constexpr int PlacesAtOnce(int vectors) {
   constexpr int kFew[] = {8, 6, 4}, kMany[] = {16, 12, 8};
   return (kManyRegisters ? kMany : kFew)[vectors - 1];
 }
+// Where kNeighbours taps share what they read; 0: without that, as where so few registers would hold fewer places.
+constexpr int kNeighbours = 3;
+constexpr int NeighboursAtOnce(int vectors) {
+  constexpr int kMany[] = {16, 12, 0};
+  return kManyRegisters ? kMany[vectors - 1] : 0;
+}
 
 // f of the constants 0 to n - 1. Where loops stand within each other, g++ keeps an array in registers only if it sees
 // none but constant indices from the beginning.
@@ -14,7 +20,72 @@ template <int... kIndex, class F>
   (f(std::integral_constant<int, kIndex>()), ...);
 }
 
-template <int kVectors, int kPlaces>
+// Taps one after the other, each for all places.
+struct EachTap {
+  template <int kVectors, int... kPlace>
+  [[gnu::always_inline]] static void Add(const TapRun& run, const Real* x, int64_t x_step, const Real* const* w,
+                                         int64_t w_step, V* sums, std::integer_sequence<int, kPlace...> places) {
+    constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
+    const Real *first = x + run.x, *const last = first + run.taps;
+    for (int64_t at_w = run.w; first < last; ++first, at_w += w_step) {
+      V weights[kVectors];
+      ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { weights[v] = Load(w[v] + at_w); });
+      const Real* at = first;
+      ForEachOf(places, [&](auto i) __attribute__((always_inline)) {
+        const V factor = Splat(*at);
+        at += x_step;
+        ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+          sums[i * kVectors + v] = MultiplyAdd(factor, weights[v], sums[i * kVectors + v]);
+        });
+      });
+    }
+  }
+};
+// Taps of neighbouring places, those of one channel after those of another: what is read for one place is a factor of
+// the two before it, too. (One vector of filters, by taps one after the other, reads a factor for each multiplication,
+// and loads bound it.)
+struct NeighbouringTaps {
+  static bool AreAll(const Table::WindowSums& p) {
+    for (int64_t i = 0; i < p.run_count; ++i) {
+      if (p.runs[i].taps != kNeighbours * p.x_step) return false;
+    }
+    return true;
+  }
+  template <int kVectors, int... kPlace>
+  [[gnu::always_inline]] static void Add(const TapRun& run, const Real* x, int64_t x_step, const Real* const* w,
+                                         int64_t w_step, V* sums, std::integer_sequence<int, kPlace...>) {
+    constexpr int kPlaces = sizeof...(kPlace);
+    constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
+    constexpr std::make_integer_sequence<int, kNeighbours> kAllTaps;
+    constexpr std::make_integer_sequence<int, kPlaces + kNeighbours - 1> kAllFactors;
+    const Real *first = x + run.x, *const last = first + x_step;
+    const int64_t w_neighbour = x_step * w_step;
+    for (int64_t at_w = run.w; first < last; ++first, at_w += w_step) {
+      V weights[kNeighbours * kVectors];
+      ForEachOf(kAllTaps, [&](auto t) __attribute__((always_inline)) {
+        ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+          weights[t * kVectors + v] = Load(w[v] + at_w + t * w_neighbour);
+        });
+      });
+      const Real* at = first;
+      ForEachOf(kAllFactors, [&](auto j) __attribute__((always_inline)) {
+        const V factor = Splat(*at);
+        at += x_step;
+        ForEachOf(kAllTaps, [&](auto t) __attribute__((always_inline)) {
+          constexpr int kTo = j - t;
+          if constexpr (kTo >= 0 && kTo < kPlaces) {
+            ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+              sums[kTo * kVectors + v] =
+                  MultiplyAdd(factor, weights[t * kVectors + v], sums[kTo * kVectors + v]);
+            });
+          }
+        });
+      });
+    }
+  }
+};
+
+template <class Taps, int kVectors, int kPlaces>
 void ConvolvePlaces(const Table::WindowSums& p, const Real* x, Real* y) {
   constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
   constexpr std::make_integer_sequence<int, kPlaces> kAllPlaces;
@@ -31,23 +102,11 @@ void ConvolvePlaces(const Table::WindowSums& p, const Real* x, Real* y) {
       });
     });
   }
+  const Real* w[kVectors];
+  ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { w[v] = p.w + p.w_vectors[v]; });
   const int64_t x_step = p.x_step, w_step = p.w_step;
-  const Real* vectors[kVectors];
-  ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { vectors[v] = p.w + p.w_vectors[v]; });
   for (const TapRun *run = p.runs, *const end = run + p.run_count; run < end; ++run) {
-    const Real *first = x + run->x, *const last = first + run->taps;
-    for (int64_t w = run->w; first < last; ++first, w += w_step) {
-      V weights[kVectors];
-      ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { weights[v] = Load(vectors[v] + w); });
-      const Real* at = first;
-      ForEachOf(kAllPlaces, [&](auto i) __attribute__((always_inline)) {
-        const V factor = Splat(*at);
-        at += x_step;
-        ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
-          sums[i * kVectors + v] = MultiplyAdd(factor, weights[v], sums[i * kVectors + v]);
-        });
-      });
-    }
+    Taps::template Add<kVectors>(*run, x, x_step, w, w_step, sums, kAllPlaces);
   }
   ForEachOf(kAllPlaces, [&](auto i) __attribute__((always_inline)) {
     ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
@@ -56,10 +115,10 @@ void ConvolvePlaces(const Table::WindowSums& p, const Real* x, Real* y) {
   });
 }
 // A row in parts of about the same size, each of as many places as registers hold at most.
-template <int kVectors, int... kIndex>
+template <class Taps, int kVectors, int... kIndex>
 void ConvolveRows(const Table::WindowSums& p, std::integer_sequence<int, kIndex...>) {
   using Part = void (*)(const Table::WindowSums&, const Real*, Real*);
-  static constexpr Part kParts[] = {nullptr, ConvolvePlaces<kVectors, kIndex + 1>...};  // by their places
+  static constexpr Part kParts[] = {nullptr, ConvolvePlaces<Taps, kVectors, kIndex + 1>...};  // by their places
   constexpr int64_t kMostPlaces = sizeof...(kIndex);
   const int64_t parts = (p.places + kMostPlaces - 1) / kMostPlaces;
   const int64_t fewest = p.places / parts, with_more = p.places % parts;
@@ -74,11 +133,20 @@ void ConvolveRows(const Table::WindowSums& p, std::integer_sequence<int, kIndex.
     }
   }
 }
+template <int kVectors>
+void ConvolveVectors(const Table::WindowSums& p) {
+  if constexpr (constexpr int kPlaces = NeighboursAtOnce(kVectors); kPlaces > 0) {
+    if (NeighbouringTaps::AreAll(p)) {
+      return ConvolveRows<NeighbouringTaps, kVectors>(p, std::make_integer_sequence<int, kPlaces>());
+    }
+  }
+  ConvolveRows<EachTap, kVectors>(p, std::make_integer_sequence<int, PlacesAtOnce(kVectors)>());
+}
 template <class>
 void Convolve(const Table::WindowSums& p) {
-  if (p.vectors == 1) ConvolveRows<1>(p, std::make_integer_sequence<int, PlacesAtOnce(1)>());
-  if (p.vectors == 2) ConvolveRows<2>(p, std::make_integer_sequence<int, PlacesAtOnce(2)>());
-  if (p.vectors == 3) ConvolveRows<3>(p, std::make_integer_sequence<int, PlacesAtOnce(3)>());
+  if (p.vectors == 1) ConvolveVectors<1>(p);
+  if (p.vectors == 2) ConvolveVectors<2>(p);
+  if (p.vectors == 3) ConvolveVectors<3>(p);
 }
 
 // Taps that are summed up at once for so many vectors; each has a pointer of its own.
