@@ -31,6 +31,11 @@ std::string TimeOf(const Sight& sight) {
                      fmt::gmtime(std::chrono::system_clock::to_time_t(since)));
 }
 
+void BeginAnew(Sight* sight) {
+  sight->seconds = {};
+  sight->told = false;
+}
+
 bool MayGiveUp(const Worker* worker) {
   const auto* const stream = dynamic_cast<const CanGiveUp*>(worker->stream.get());
   return stream && worker->sight.by_stream && stream->MayGiveUp(worker->sight.number);
@@ -44,7 +49,7 @@ bool GiveUp(Worker* worker) {
   Sight& sight = worker->sight;
   auto& stream = dynamic_cast<CanGiveUp&>(*worker->stream);
   if (!stream.GiveUp(sight.number, fmt::format("{} hung {}", sight.what, TimeOf(sight)))) return false;
-  sight.seconds = {};
+  BeginAnew(&sight);
   return true;
 }
 
@@ -79,7 +84,7 @@ std::string Watchdog::Look(std::span<const std::unique_ptr<Worker>> workers, boo
       if (MayGiveUp(worker.get()) && IsBehind(worker.get())) behind.insert(worker.get());
     }
     if (std::erase_if(hanging, [&](Worker* worker) { return !behind.contains(worker) && GiveUp(worker); }) > 0) {
-      for (Worker* const worker : behind) worker->sight.seconds = {};
+      for (Worker* const worker : behind) BeginAnew(&worker->sight);
       std::erase_if(hanging, [&](Worker* worker) { return behind.contains(worker); });
     }
   }

@@ -123,10 +123,10 @@ TEST_F(CudaNcclHangTest, NotWhatIsBehindIt) {
   fake::BreakNccl(NcclFault::kHangs);
   fake::HoldAborts(true);
   Begin(pair.bring);
-  std::thread who_looks([&] { engine_->WaitIdle(pair.to.var()); });
+  std::jthread who_looks([&] { engine_->WaitIdle(pair.to.var()); });
   std::this_thread::sleep_for(std::chrono::milliseconds(kLimit / 4));
   Begin(behind.bring);
-  std::thread who_aborts([&] {
+  std::jthread who_aborts([&] {
     WaitUntil([] { return fake::HeldAborts() > 0; });
     std::this_thread::sleep_for(std::chrono::milliseconds(kLimit * 2 / 5));
     fake::HoldAborts(false);

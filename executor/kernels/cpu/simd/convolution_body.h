@@ -6,12 +6,6 @@ constexpr int PlacesAtOnce(int vectors) {
   constexpr int kFew[] = {8, 6, 4}, kMany[] = {16, 12, 8};
   return (kManyRegisters ? kMany : kFew)[vectors - 1];
 }
-// Where kNeighbours taps share what they read; 0: without that, as where so few registers would hold fewer places.
-constexpr int kNeighbours = 3;
-constexpr int NeighboursAtOnce(int vectors) {
-  constexpr int kMany[] = {16, 12, 0};
-  return kManyRegisters ? kMany[vectors - 1] : 0;
-}
 
 // f of the constants 0 to n - 1. Where loops stand within each other, g++ keeps an array in registers only if it sees
 // none but constant indices from the beginning.
@@ -41,10 +35,11 @@ struct EachTap {
     }
   }
 };
-// Taps of neighbouring places, those of one channel after those of another: what is read for one place is a factor of
-// the two before it, too. (One vector of filters, by taps one after the other, reads a factor for each multiplication,
-// and loads bound it.)
+// With one vector of filters that way reads a factor for each multiplication, and loads bound it. Where taps of three
+// neighbouring places are a run (stride 1; of several blocks of channels they are not), those of one channel are taken
+// at once: what is read for one place is a factor of the two before it, too.
 struct NeighbouringTaps {
+  static constexpr int kNeighbours = 3;
   static bool AreAll(const Table::WindowSums& p) {
     for (int64_t i = 0; i < p.run_count; ++i) {
       if (p.runs[i].taps != kNeighbours * p.x_step) return false;
@@ -54,31 +49,22 @@ struct NeighbouringTaps {
   template <int kVectors, int... kPlace>
   [[gnu::always_inline]] static void Add(const TapRun& run, const Real* x, int64_t x_step, const Real* const* w,
                                          int64_t w_step, V* sums, std::integer_sequence<int, kPlace...>) {
+    static_assert(kVectors == 1);
     constexpr int kPlaces = sizeof...(kPlace);
-    constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
     constexpr std::make_integer_sequence<int, kNeighbours> kAllTaps;
     constexpr std::make_integer_sequence<int, kPlaces + kNeighbours - 1> kAllFactors;
-    const Real *first = x + run.x, *const last = first + x_step;
+    const Real *first = x + run.x, *const last = first + x_step, *at_w = w[0] + run.w;
     const int64_t w_neighbour = x_step * w_step;
-    for (int64_t at_w = run.w; first < last; ++first, at_w += w_step) {
-      V weights[kNeighbours * kVectors];
-      ForEachOf(kAllTaps, [&](auto t) __attribute__((always_inline)) {
-        ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
-          weights[t * kVectors + v] = Load(w[v] + at_w + t * w_neighbour);
-        });
-      });
+    for (; first < last; ++first, at_w += w_step) {
+      V weights[kNeighbours];
+      ForEachOf(kAllTaps, [&](auto t) __attribute__((always_inline)) { weights[t] = Load(at_w + t * w_neighbour); });
       const Real* at = first;
-      ForEachOf(kAllFactors, [&](auto j) __attribute__((always_inline)) {
+      ForEachOf(kAllFactors, [&](auto i) __attribute__((always_inline)) {
         const V factor = Splat(*at);
         at += x_step;
         ForEachOf(kAllTaps, [&](auto t) __attribute__((always_inline)) {
-          constexpr int kTo = j - t;
-          if constexpr (kTo >= 0 && kTo < kPlaces) {
-            ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
-              sums[kTo * kVectors + v] =
-                  MultiplyAdd(factor, weights[t * kVectors + v], sums[kTo * kVectors + v]);
-            });
-          }
+          constexpr int kTo = i - t;
+          if constexpr (kTo >= 0 && kTo < kPlaces) sums[kTo] = MultiplyAdd(factor, weights[t], sums[kTo]);
         });
       });
     }
@@ -135,12 +121,11 @@ void ConvolveRows(const Table::WindowSums& p, std::integer_sequence<int, kIndex.
 }
 template <int kVectors>
 void ConvolveVectors(const Table::WindowSums& p) {
-  if constexpr (constexpr int kPlaces = NeighboursAtOnce(kVectors); kPlaces > 0) {
-    if (NeighbouringTaps::AreAll(p)) {
-      return ConvolveRows<NeighbouringTaps, kVectors>(p, std::make_integer_sequence<int, kPlaces>());
-    }
+  constexpr std::make_integer_sequence<int, PlacesAtOnce(kVectors)> kPlaces;
+  if constexpr (kVectors == 1 && kManyRegisters) {  // with 16 registers it was no faster
+    if (NeighbouringTaps::AreAll(p)) return ConvolveRows<NeighbouringTaps, kVectors>(p, kPlaces);
   }
-  ConvolveRows<EachTap, kVectors>(p, std::make_integer_sequence<int, PlacesAtOnce(kVectors)>());
+  ConvolveRows<EachTap, kVectors>(p, kPlaces);
 }
 template <class>
 void Convolve(const Table::WindowSums& p) {

@@ -97,15 +97,15 @@ void MultiplyRows(const Table::Strip& p) {
   const Real *a[kThrees], *b = p.b;
   ForEachOf(kAllThrees, [&](auto i) __attribute__((always_inline)) { a[i] = p.a + 3 * i * a_row; });
   constexpr int kSteps = 2;  // of the depth, in an iteration
-  // What a strip takes next lies behind it. A low one of many weights, as of recurrent layers, waits for these. (With as
-  // many registers as AVX-512 has, that made no difference.)
+  // Where a layer's weights fit into no near cache, those of the steps and strips that follow are asked for this far
+  // ahead; with AVX-512 that made no difference.
   constexpr int64_t kAhead = 6144 / sizeof(Real);
   const auto add = [&](auto k) __attribute__((always_inline)) {
     V factors[kVectors];
     ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
       factors[v] = Load(b + (k * kVectors + v) * kLanes);
-      if constexpr (!kManyRegisters) __builtin_prefetch(b + (k * kVectors + v) * kLanes + kAhead);
     });
+    if constexpr (!kManyRegisters) __builtin_prefetch(b + k * kVectors * kLanes + kAhead);
     ForEachOf(kAllRows, [&](auto r) __attribute__((always_inline)) {
       const V factor = Splat(a[r / 3][r % 3 * a_row + k]);
       ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
