@@ -51,9 +51,9 @@ find_python() { # PEER MODULE VERSIONS PACKAGES
   echo "$python"
 }
 
-# Prints where a library is, if the system has it.
+# Prints where a library is, if the system has it. (All of the list is read: a pipe that is closed early is a failure.)
 find_library() { # NAME
-  ldconfig -p 2>/dev/null | awk -v name="$1" 'index($1, name ".so.") == 1 { print $NF; exit }'
+  ldconfig -p 2>/dev/null | awk -v name="$1" '!found && index($1, name ".so.") == 1 { print $NF; found = 1 }'
 }
 
 case " $* " in
