@@ -323,13 +323,13 @@ void Clique::Look(Communicator* communicator) noexcept {
 constexpr int kOfWhoLooks = 100;
 
 bool Clique::GiveUp(Communicator* communicator, const std::string& why) {
-  std::unique_lock lock(communicator->mutex, std::try_to_lock);
   // Not by a timed mutex, of which ThreadSanitizer sees nothing but the unlocking.
-  for (int i = 0; i < kOfWhoLooks && !lock; ++i) {
+  std::unique_lock lock(communicator->mutex, std::defer_lock);
+  for (int i = 0; !lock.try_lock(); ++i) {
+    if (i == kOfWhoLooks) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (lock.try_lock()) break;
   }
-  if (!lock || communicator->aborted()) return false;
+  if (communicator->aborted()) return false;
   communicator->Abort("aborted, as " + why, done() + 1);
   return true;
 }

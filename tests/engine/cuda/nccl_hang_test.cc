@@ -2,6 +2,7 @@
 // those that are lost.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -109,6 +110,39 @@ TEST_F(CudaNcclHangTest, AnAbortMayHang) {
   fake::HoldAborts(true);
   ExpectHas(MessageOf<HangError>([&] { pair.to.ToHost(); }),
             "cuda:0 hangs: it has been at operation \"combine by NCCL\" for ");
+  fake::HoldAborts(false);
+  engine_->WaitIdle(pair.to.var());
+  ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "NCCL on cuda:0, cuda:1: aborted, as ");
+  ExpectGoesOn(pair);
+}
+
+// One that was told to hang beside something else, and is given up when that goes on, is told again.
+TEST_F(CudaNcclHangTest, AnAbortThatHangsIsToldAgain) {
+  std::atomic<int> told = 0;
+  engine_ = MakeThreadedEngine({.hang_milliseconds = kLimit, .on_hang = [&](const HangError& error) {
+                                  if (std::string(error.what()).find("NCCL") != std::string::npos) ++told;
+                                }});
+  const Pair pair = MakePair(0, 1);
+  const Tensor other = New(HostTensor(DType::kFloat32, {4}), Cuda(2));
+  engine_->WaitAll();
+  fake::HangKernel(2, 1);
+  other.Fill(1);
+  fake::BreakNccl(NcclFault::kHangs);
+  fake::HoldAborts(true);
+  Begin(pair.bring);
+  WaitUntil([&] {
+    EXPECT_THROW(pair.to.ToHost(), HangError);
+    return told == 1;
+  });
+  fake::Release(2);
+  WaitUntil([&] {
+    EXPECT_THROW(pair.to.ToHost(), HangError);
+    return fake::HeldAborts() > 0;
+  });
+  WaitUntil([&] {
+    EXPECT_THROW(pair.to.ToHost(), HangError);
+    return told == 2;
+  });
   fake::HoldAborts(false);
   engine_->WaitIdle(pair.to.var());
   ExpectHas(MessageOf<DeviceError>([&] { pair.to.ToHost(); }), "NCCL on cuda:0, cuda:1: aborted, as ");
