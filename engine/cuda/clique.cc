@@ -288,6 +288,8 @@ void Clique::End(CUstream stream, uint64_t number) const {
     const Gpu::Scope scope(gpu);
     gpu.CheckWork(gpu.api.event_record(ends_[g], streams_[g]), "cuEventRecord");
   }
+  // Of a lost one nothing was recorded: to wait for its event would be to wait for its last exchange.
+  if (const std::string lost = Lost(); !lost.empty()) Throw<DeviceError>("{}", lost);
   const Gpu& first = *gpus_[0];
   const Gpu::Scope scope(first);
   for (size_t g = 1; g < gpus_.size(); ++g) {

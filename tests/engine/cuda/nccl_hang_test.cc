@@ -22,7 +22,7 @@ namespace {
 constexpr int kLimit = 1000;  // milliseconds, of all work, also where little of the machine is free
 
 // Devices that are lost stay so.
-constexpr int kFirst = 5, kLost = 6, kLeft = 7, kAfterIts = 8;
+constexpr int kFirst = 5, kLost = 6, kLeft = 7, kAfterIts = 8, kSender = 9, kReceiver = 10;
 
 class CudaNcclHangTest : public CudaNcclTest {
  protected:
@@ -244,6 +244,46 @@ TEST_F(CudaNcclTest, ALostGpuEndsIt) {
   others.bring.Push();
   EXPECT_EQ(others.to.ToHost(), others.from.ToHost());
   WaitUntil([&] { return fake::CountNccl().aborted == counts.aborted + 3; });
+}
+
+// Where it is lost while the exchange is being enqueued, what the exchange before has left is not taken for its end.
+TEST_F(CudaNcclTest, AGpuLostMeanwhileEndsIt) {
+  std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(Cuda(kSender), 80);
+  const std::weak_ptr<Chunk> still_there = memory;
+  std::optional<Tensor> from(std::in_place, engine_, Cuda(kSender), DType::kFloat32, Shape{20}, memory->data(), memory,
+                             engine_->NewVar());
+  memory.reset();
+  const Tensor to(engine_, Cuda(kReceiver), DType::kFloat32, {20});
+  from->Fill(1);
+  std::optional<StepRange> bring = Prepare(Collective::kBroadcast, {{{*from}, {to}}});
+  const Tensor lost(engine_, Cuda(kReceiver), DType::kFloat32, {4});
+  bring->Push();
+  engine_->WaitAll();
+  const fake::NcclCounts counts = fake::CountNccl();
+  fake::HoldGroups(true);
+  bring->Push();
+  WaitUntil([] { return fake::HeldGroups() == 1; });
+  fake::FailKernel(kReceiver, 1);
+  lost.Fill(1);
+  EXPECT_THROW(lost.ToHost(), DeviceError);
+  fake::HoldAborts(true);
+  fake::HoldGroups(false);
+  WaitUntil([&] { return fake::CountNccl().groups == counts.groups + 1; });
+  fake::HoldGroups(true);  // the one by which it is aborted
+  std::thread who_looks([&] { engine_->WaitIdle(from->var()); });
+  WaitUntil([] { return fake::HeldAborts() == 1; });
+  fake::HoldAborts(false);
+  WaitUntil([] { return fake::HeldGroups() == 1; });
+  who_looks.join();
+  EXPECT_THROW(to.ToHost(), DeviceError);
+  engine_->Recover();
+  bring.reset();
+  from.reset();
+  engine_->WaitAll();
+  EXPECT_FALSE(still_there.expired());
+  fake::HoldGroups(false);
+  WaitUntil([&] { return still_there.expired(); });
+  EXPECT_EQ(New(HostTensor::Full(DType::kFloat32, {4}, 3), Cuda(kSender)).ToHost().At(0), 3) << "it is not lost";
 }
 
 }  // namespace
