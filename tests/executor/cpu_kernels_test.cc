@@ -1,8 +1,10 @@
 // What is particular to the fast CPU kernels: formats to and from oneDNN, the choice of layouts, reorders, and that
 // usual networks never fall back to the reference. That each kernel computes the right thing is CheckOperator's
 // business.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <string>
@@ -16,6 +18,7 @@
 #include "executor/kernels/cpu/layout.h"
 #include "symbol/ops.h"
 #include "tests/executor/blocked_format.h"
+#include "tests/executor/run_kernel.h"
 
 namespace bindery::cpu {
 namespace {
@@ -302,6 +305,43 @@ TEST(FastKernels, GradientsOfManyOutputsTakePlainWeights) {
   EXPECT_TRUE(many);
   EXPECT_FALSE(fewer_rows);
   EXPECT_FALSE(fewer);
+}
+
+// In full blocks of weights, as oneDNN wants them with AVX-512, the gradient of a small batch is by a loop of our own.
+TEST(FastKernels, GradientsInFullBlocksAreByALoop) {
+  const auto spec_of = [](int64_t rows, int64_t outputs, int64_t columns, int threads) {
+    return KernelSpec{.op = &FullyConnectedGradWeightOp(),
+                      .attrs = FullyConnectedAttrs{.num_hidden = outputs},
+                      .inputs = {FloatOf({rows, outputs}), FloatOf({rows, columns})},
+                      .outputs = {FloatOf({outputs, columns}), FloatOf({outputs})},
+                      .input_formats = {Format::Plain(), Format::Plain()},
+                      .input_is_open = {false, false},
+                      .output_wishes = {Blocked({0, 1}, {{1, 16}, {0, 64}}), std::nullopt},
+                      .output_used = {true, true},
+                      .threads = threads};
+  };
+  const std::array<int64_t, 3> suitable[] = {{8, 64, 32}, {2, 192, 64}, {128, 64, 48}, {31, 128, 4096}};
+  for (const auto& [rows, outputs, columns] : suitable) {
+    SCOPED_TRACE(fmt::format("{} rows, {} x {}", rows, outputs, columns));
+    const KernelSpec spec = spec_of(rows, outputs, columns, 1);
+    const Kernel kernel = MakeKernel(spec, KernelPolicy::kFast), truth = MakeKernel(spec, KernelPolicy::kReference);
+    EXPECT_EQ(kernel.implementation, "loop");
+    EXPECT_EQ(kernel.output_formats[0], *spec.output_wishes[0]);
+    for (size_t output = 0; output < 2; ++output) {
+      const std::vector<float> expected = RunOnNoise(truth, spec, output), actual = RunOnNoise(kernel, spec, output);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-5F) << output << ", " << i;
+      for (const int threads : {2, 3}) {
+        const KernelSpec of_several = spec_of(rows, outputs, columns, threads);
+        EXPECT_EQ(RunOnNoise(MakeKernel(of_several, KernelPolicy::kFast), of_several, output), actual) << threads;
+      }
+    }
+  }
+  const std::array<int64_t, 3> others[] = {{129, 64, 16}, {64, 65, 16}, {64, 64, 17}, {2, 512, 1040}};
+  for (const auto& [rows, outputs, columns] : others) {
+    const Kernel kernel = MakeKernel(spec_of(rows, outputs, columns, 1), KernelPolicy::kFast);
+    EXPECT_NE(kernel.implementation, "loop") << rows << " rows, " << outputs << " x " << columns;
+  }
 }
 
 // What is not asked for is not computed.

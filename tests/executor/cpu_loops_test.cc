@@ -202,43 +202,6 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
   }
 }
 
-// Sums begin with nothing, or with what y holds.
-TEST_P(LoopsTest, Strips) {
-  const int64_t lanes = loops().lanes, step = 2 * lanes + 3, depth = 11;
-  const int64_t a_row = depth + 2;
-  const std::vector<float> a = RandomFloats(27 * a_row, "a"), b = RandomFloats(depth * 2 * lanes, "b"),
-                           old = RandomFloats(27 * step, "y");
-  for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 27}) {
-    for (int64_t vectors : {1, 2}) {
-      for (bool adds : {false, true}) {
-        std::vector<float> y = old;
-        loops().multiply_strip({.a = a.data(),
-                                .a_row = a_row,
-                                .b = b.data(),
-                                .y = y.data(),
-                                .y_row = step,
-                                .rows = rows,
-                                .depth = depth,
-                                .vectors = vectors,
-                                .begin = adds ? y.data() : nullptr,
-                                .begin_row = adds ? step : 0});
-        for (int64_t i = 0; i < 27 * step; ++i) {
-          const int64_t row = i / step, column = i % step;
-          if (row >= rows || column >= vectors * lanes) {
-            ASSERT_EQ(y[i], old[i]) << "beyond";
-            continue;
-          }
-          double wanted = adds ? old[i] : 0;
-          for (int64_t k = 0; k < depth; ++k) {
-            wanted += double{a[row * a_row + k]} * b[k * vectors * lanes + column];
-          }
-          ASSERT_NEAR(y[i], wanted, 1e-5) << rows << " rows, " << vectors << " vectors, " << adds;
-        }
-      }
-    }
-  }
-}
-
 // In double: squares of elements that floats have no squares of, products that go beyond floats on the way.
 TEST_P(LoopsTest, JoinsInDouble) {
   struct Joined {

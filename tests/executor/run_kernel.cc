@@ -47,7 +47,7 @@ std::vector<float> InOwnFormat(std::vector<float> from, const Shape& shape, cons
 
 }  // namespace
 
-std::vector<float> RunOnNoise(const Kernel& kernel, const KernelSpec& spec) {
+std::vector<float> RunOnNoise(const Kernel& kernel, const KernelSpec& spec, size_t output) {
   std::vector<std::vector<float>> values;
   std::vector<void*> inputs;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
@@ -58,14 +58,17 @@ std::vector<float> RunOnNoise(const Kernel& kernel, const KernelSpec& spec) {
     if (is_own) values.back() = InOwnFormat(values.back(), shape, given, taken, spec.threads);
   }
   for (auto& value : values) inputs.push_back(value.data());
-  const Shape& shape = spec.outputs[0].shape;
-  std::vector<float> y(static_cast<size_t>(StorageElements(kernel.output_formats[0], shape)), -7.0f);
-  void* const output = y.data();
+  std::vector<std::vector<float>> results;
+  std::vector<void*> outputs;
+  for (size_t o = 0; o < spec.outputs.size(); ++o) {
+    results.emplace_back(static_cast<size_t>(StorageElements(kernel.output_formats[o], spec.outputs[o].shape)), -7.0f);
+  }
+  for (auto& result : results) outputs.push_back(result.data());
   std::vector<float> scratch(static_cast<size_t>(kernel.scratch_bytes) / sizeof(float) + 1, 1e30f);
   const StepBlock step;
   const TeamScope team(kernel.threads);
-  kernel.bind({.inputs = inputs, .outputs = {&output, 1}, .scratch = scratch.data(), .step = &step})();
-  return InFormat(y, shape, kernel.output_formats[0], true);
+  kernel.bind({.inputs = inputs, .outputs = outputs, .scratch = scratch.data(), .step = &step})();
+  return InFormat(results[output], spec.outputs[output].shape, kernel.output_formats[output], true);
 }
 
 }  // namespace bindery

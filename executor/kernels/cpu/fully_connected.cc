@@ -162,6 +162,66 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
       });
 }
 
+// Weights as oneDNN has them with AVX-512, in blocks of inputs and of outputs, AB16b64a, without padding: the numbers of
+// a block's outputs and inputs, none for other formats.
+struct WeightBlocks {
+  int64_t outputs = 0, inputs = 0;
+
+  WeightBlocks(const Format& format, const Product& p) {
+    constexpr int8_t kOutputs = 0, kInputs = 1;
+    const bool fits = format.kind == Format::Kind::kStrided && format.num_blocks == 2 && format.order[0] == kOutputs &&
+                      format.block_axis[0] == kInputs && format.block_axis[1] == kOutputs;
+    if (!fits || p.k % format.block_size[0] != 0 || p.n % format.block_size[1] != 0) return;
+    inputs = format.block_size[0];
+    outputs = format.block_size[1];
+  }
+};
+
+// dw = dy^T x in the blocks of the weights, by a loop of our own, where they and dy stay near: oneDNN, which copies x
+// first, takes 1.05 to 1.2 times as long with 32 to 128 rows, and up to twice as long with fewer.
+MaybeKernel OwnGradWeight(const KernelSpec& spec, const Product& p) {
+  constexpr int64_t kMostRows = 128, kMostWeights = 512 * 1024;
+  const int64_t lanes = BestLoops().lanes;
+  if (!AllFloat(spec) || !spec.output_wishes[0] || p.m > kMostRows || p.n * p.k > kMostWeights) {
+    return std::nullopt;
+  }
+  const WeightBlocks block(*spec.output_wishes[0], p);
+  if (block.outputs < 2 * lanes || block.outputs % lanes != 0) return std::nullopt;
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.threads = ThreadsForWork(spec, p.flops());
+  kernel.output_formats[0] = *spec.output_wishes[0];
+  return WithLoop(std::move(kernel), [p, block, lanes, serial = kernel.threads == 1](const Arguments& args) {
+    const float *dy = args.in(0), *x = args.in(1);
+    const int64_t rows = p.k / block.inputs;
+    ParallelFor(rows, 1, serial ? rows : 0, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        for (int64_t n = 0; n < p.n; n += block.outputs) {
+          BestLoops().multiply_transposed({.a = x + row * block.inputs,
+                                           .a_row = p.k,
+                                           .b = dy + n,
+                                           .b_row = p.n,
+                                           .y = args.out(0) + n * p.k + row * block.inputs * block.outputs,
+                                           .y_row = block.outputs,
+                                           .rows = block.inputs,
+                                           .depth = p.m,
+                                           .vectors = block.outputs / lanes});
+        }
+      }
+    });
+    if (!p.has_bias) return;
+    constexpr float kOne = 1;
+    BestLoops().multiply_transposed({.a = &kOne,  // of each row
+                                     .a_row = 0,
+                                     .b = dy,
+                                     .b_row = p.n,
+                                     .y = args.out(1),
+                                     .y_row = p.n,
+                                     .rows = 1,
+                                     .depth = p.m,
+                                     .vectors = p.n / lanes});
+  });
+}
+
 // (dy, data) -> dw [, db]
 MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
   Product p(spec, spec.inputs[1].shape, spec.outputs[0].shape);
@@ -187,6 +247,7 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
       for (int64_t s = 1; s < p.m; ++s) loops.axpy(dy + s * p.n, db, p.n, 1);
     });
   }
+  if (MaybeKernel own = OwnGradWeight(spec, p)) return own;
   using Desc = dnnl::inner_product_backward_weights::primitive_desc;
   return ChooseDnnl<dnnl::inner_product_backward_weights>(
       spec, p.flops(), Weights(p, spec.output_wishes[0]),

@@ -285,6 +285,18 @@ struct LoopsOf {
     int64_t begin_row = 0;
   };
   void (*multiply_strip)(const Strip& p);
+
+  // y (rows, vectors of columns) = a^T (depth, rows) b (depth, columns), in order of depth: sums stay in registers.
+  struct Transposed {
+    const Real* a;
+    int64_t a_row;
+    const Real* b;
+    int64_t b_row;
+    Real* y;
+    int64_t y_row;
+    int64_t rows, depth, vectors;
+  };
+  void (*multiply_transposed)(const Transposed& p);
 };
 
 using Loops = LoopsOf<float>;

@@ -344,5 +344,6 @@ constexpr Table TableOf(const char* name) {
       .winograd_2 = {WinogradData<2>, WinogradWeights<2>, WinogradResults<2>},
       .winograd_4 = {WinogradData<4>, WinogradWeights<4>, WinogradResults<4>},
       .multiply_strip = MultiplyStrip,
+      .multiply_transposed = MultiplyTransposed,
   };
 }

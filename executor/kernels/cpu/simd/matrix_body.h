@@ -164,3 +164,61 @@ void MultiplyStrip(const Table::Strip& p) {
     MultiplyBlocks<1>(p, kRows);
   }
 }
+
+// ---- products of a transposed matrix: see Table::Transposed ----
+
+// kRows rows of kVectors vectors.
+template <int kRows, int kVectors>
+void MultiplyTransposedRows(const Table::Transposed& p) {
+  constexpr std::make_integer_sequence<int, kRows> kAllRows;
+  constexpr std::make_integer_sequence<int, kVectors> kAllVectors;
+  V sums[kRows * kVectors];
+  ForEachOf(std::make_integer_sequence<int, kRows * kVectors>(), [&](auto i) __attribute__((always_inline)) {
+    sums[i] = Splat(0);
+  });
+  const Real *a = p.a, *b = p.b;
+  for (int64_t rest = p.depth; rest > 0; --rest, a += p.a_row, b += p.b_row) {
+    V factors[kVectors];
+    ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) { factors[v] = Load(b + v * kLanes); });
+    ForEachOf(kAllRows, [&](auto r) __attribute__((always_inline)) {
+      const V factor = Splat(a[r]);
+      ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+        sums[r * kVectors + v] = MultiplyAdd(factor, factors[v], sums[r * kVectors + v]);
+      });
+    });
+  }
+  Real* const y = p.y;
+  const int64_t y_row = p.y_row;
+  ForEachOf(kAllRows, [&](auto r) __attribute__((always_inline)) {
+    ForEachOf(kAllVectors, [&](auto v) __attribute__((always_inline)) {
+      Store(y + r * y_row + v * kLanes, sums[r * kVectors + v]);
+    });
+  });
+}
+// All rows of kVectors vectors, in blocks of about the same height.
+template <int kVectors, int... kRows>
+inline void MultiplyTransposedBlocks(Table::Transposed p, std::integer_sequence<int, kRows...>) {
+  constexpr void (*kBlocks[])(const Table::Transposed&) = {MultiplyTransposedRows<kRows + 1, kVectors>...};
+  constexpr int64_t kMost = sizeof...(kRows);
+  for (int64_t blocks = (p.rows + kMost - 1) / kMost; blocks > 0; --blocks) {
+    const int64_t rows = (p.rows + blocks - 1) / blocks;
+    kBlocks[rows - 1](p);
+    p.a += rows;
+    p.y += rows * p.y_row;
+    p.rows -= rows;
+  }
+}
+void MultiplyTransposed(const Table::Transposed& all) {
+  Table::Transposed p = all;
+  const auto advance = [&](int64_t vectors) __attribute__((always_inline)) {
+    p.b += vectors * kLanes;
+    p.y += vectors * kLanes;
+    p.vectors -= vectors;
+  };
+  if constexpr (kManyRegisters) {
+    for (; p.vectors >= 4; advance(4)) MultiplyTransposedBlocks<4>(p, std::make_integer_sequence<int, 4>());
+  }
+  constexpr std::make_integer_sequence<int, kManyRegisters ? 8 : 6> kRows;
+  for (; p.vectors >= 2; advance(2)) MultiplyTransposedBlocks<2>(p, kRows);
+  if (p.vectors > 0) MultiplyTransposedBlocks<1>(p, kRows);
+}
