@@ -73,6 +73,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     }
     return {};
   }
+  // Has its work been ended on all GPUs?
+  bool stopped() const {
+    const std::lock_guard lock(kept_mutex_);
+    return stopped_;
+  }
   // Where a GPU is lost, the others may yet write there, until they have been stopped.
   void KeepUntilStopped(std::shared_ptr<const void> memory) {
     const std::lock_guard lock(kept_mutex_);
@@ -110,7 +115,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<bool> aborted_ = false;
   std::string problem_;  // both constant from then on
   uint64_t first_ = 0;
-  std::mutex kept_mutex_;
+  mutable std::mutex kept_mutex_;
   bool stopped_ = false;
   std::vector<std::shared_ptr<const void>> kept_;
 };
@@ -137,7 +142,8 @@ class Clique::Exchange final : public AcrossGpus {
   }
   std::string Behind() const override {
     const Enqueued enqueued = Get();
-    for (const auto& [clique, number] : enqueued.after) {
+    for (const auto& [clique, communicator, number] : enqueued.after) {
+      if (communicator->stopped()) continue;  // of which nothing is in the way any more
       if (const uint64_t done = clique->done(); done < number) {
         return fmt::format(", behind exchange {} of {}", done + 1, clique->ToText());
       }
@@ -200,7 +206,9 @@ Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stre
     if (!other) continue;
     // One that hangs would keep this from beginning.
     if (other->communicator_ && !other->Lost().empty()) other->Look(other->communicator_.get());
-    if (other->issued_ > other->done() && Shares(*other)) enqueued.after.emplace_back(other.get(), other->issued_);
+    if (other->issued_ > other->done() && Shares(*other)) {
+      enqueued.after.push_back({other.get(), other->communicator_, other->issued_});
+    }
   }
   std::unique_lock<std::mutex> lock;
   for (;;) {
@@ -218,7 +226,8 @@ Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stre
     try {
       does();
     } catch (const DeviceError& error) {
-      communicator_->Abort(error.message(), enqueued.number);
+      communicator_->Abort(error.message(), done() + 1);  // it ends those before, too, that are not over
+      FailIfItWaitsForLost();
     }
   };
   abort_unless([&] {
@@ -282,7 +291,7 @@ void Clique::BringPiece(const Piece& piece, bool to_all, NcclResult* result) con
   }
 }
 
-void Clique::End(CUstream stream, uint64_t number) const {
+void Clique::End(CUstream stream, uint64_t number) {
   for (size_t g = 1; g < gpus_.size(); ++g) {
     const Gpu& gpu = *gpus_[g];
     const Gpu::Scope scope(gpu);
@@ -299,12 +308,19 @@ void Clique::End(CUstream stream, uint64_t number) const {
                   "cuStreamWriteValue64");
   first.CheckWork(first.api.event_record(ends_[0], streams_[0]), "cuEventRecord");
   first.CheckWork(first.api.stream_wait_event(stream, ends_[0], CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
+  ended_.store(number, std::memory_order_release);
+}
+
+// The first GPU's stream waits for that of the lost one, for ever, where an exchange has been enqueued to its end.
+void Clique::FailIfItWaitsForLost() const noexcept {
+  if (Lost().empty() || gpus_[0]->failed() || done() >= ended_.load(std::memory_order_acquire)) return;
+  gpus_[0]->Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
 // While somebody else calls NCCL nothing is asked: the next who waits will.
 void Clique::Look(Communicator* communicator) noexcept {
   const std::unique_lock lock(communicator->mutex, std::try_to_lock);
-  if (!lock || communicator->aborted()) return;
+  if (!lock) return;
   for (size_t g = 0; g < gpus_.size(); ++g) {
     const Gpu& gpu = *gpus_[g];
     if (gpu.failed()) continue;
@@ -314,8 +330,7 @@ void Clique::Look(Communicator* communicator) noexcept {
   }
   if (const std::string lost = Lost(); !lost.empty()) {
     communicator->Abort(lost, done() + 1);
-    // Its stream waits for that of the lost one, for ever.
-    if (!gpus_[0]->failed()) gpus_[0]->Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
+    FailIfItWaitsForLost();
   } else if (const std::string error = communicator->LateError(); !error.empty()) {
     communicator->Abort(error, 0);  // NCCL promises nothing then, of what is over, either
   }

@@ -16,6 +16,7 @@
 // Thread safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,13 +60,19 @@ class Clique {
     uint64_t number = 0;  // of the clique's exchanges
     std::string problem = {};
     // The last exchanges of cliques that share a GPU, this one too, that were not over: it comes after them.
-    std::vector<std::pair<const Clique*, uint64_t>> after = {};
+    struct Other {
+      const Clique* clique = nullptr;
+      std::shared_ptr<Communicator> communicator = nullptr;  // of its last exchange
+      uint64_t number = 0;
+    };
+    std::vector<Other> after = {};
   };
   Enqueued Enqueue(const std::vector<Piece>& pieces, CUstream stream);
   void Begin(CUstream stream) const;
   void Bring(const std::vector<Piece>& pieces) const;
   void BringPiece(const Piece& piece, bool to_all, NcclResult* result) const;
-  void End(CUstream stream, uint64_t number) const;
+  void End(CUstream stream, uint64_t number);
+  void FailIfItWaitsForLost() const noexcept;
   void Look(Communicator* communicator) noexcept;
   bool GiveUp(Communicator* communicator, const std::string& why);
   bool Shares(const Clique& other) const;  // some GPU
@@ -80,6 +87,7 @@ class Clique {
   std::vector<CUevent> ends_;      // of its work on the streams; the first comes after the others
   uint64_t* done_ = nullptr;       // of host memory: the number of the last exchange that is over
   uint64_t issued_ = 0;
+  std::atomic<uint64_t> ended_ = 0;  // the last exchange that was enqueued to its end
   std::shared_ptr<Communicator> communicator_;
 };
 

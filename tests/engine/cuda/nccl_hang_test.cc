@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,14 @@ class CudaNcclHangTest : public CudaNcclTest {
     EXPECT_EQ(pair.to.ToHost(), pair.from.ToHost());
   }
 };
+
+// Ones, and what tells whether their memory is in use.
+std::pair<Tensor, std::weak_ptr<Chunk>> Watched(const std::shared_ptr<Engine>& engine, Device device) {
+  const std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(device, 80);
+  Tensor ones(engine, device, DType::kFloat32, {20}, memory->data(), memory, engine->NewVar());
+  ones.Fill(1);
+  return {std::move(ones), memory};
+}
 
 void ExpectHas(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -210,11 +219,8 @@ TEST_F(CudaNcclHangTest, ForWhoIsPatientToo) {
 TEST_F(CudaNcclTest, ALostGpuEndsIt) {
   const std::vector<Device> devices = {Cuda(kFirst), Cuda(kLost), Cuda(kLeft)};
   std::vector<Tensor> sources = Make(devices, {20}), all = Make({Cuda(kFirst)}, {60});
-  std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(Cuda(kLeft), 80);
-  const std::weak_ptr<Chunk> still_there = memory;
-  sources[2] = Tensor(engine_, Cuda(kLeft), DType::kFloat32, {20}, memory->data(), memory, engine_->NewVar());
-  sources[2].Fill(1);
-  memory.reset();
+  std::weak_ptr<Chunk> still_there;
+  std::tie(sources[2], still_there) = Watched(engine_, Cuda(kLeft));
   std::optional<StepRange> gather = Prepare(Collective::kAllGather, {{sources, all}});
   const Pair others = MakePair(kLeft, kAfterIts);
   const Tensor lost(engine_, Cuda(kLost), DType::kFloat32, {4});
@@ -248,14 +254,9 @@ TEST_F(CudaNcclTest, ALostGpuEndsIt) {
 
 // Where it is lost while the exchange is being enqueued, what the exchange before has left is not taken for its end.
 TEST_F(CudaNcclTest, AGpuLostMeanwhileEndsIt) {
-  std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(Cuda(kSender), 80);
-  const std::weak_ptr<Chunk> still_there = memory;
-  std::optional<Tensor> from(std::in_place, engine_, Cuda(kSender), DType::kFloat32, Shape{20}, memory->data(), memory,
-                             engine_->NewVar());
-  memory.reset();
+  auto [from, still_there] = Watched(engine_, Cuda(kSender));
   const Tensor to(engine_, Cuda(kReceiver), DType::kFloat32, {20});
-  from->Fill(1);
-  std::optional<StepRange> bring = Prepare(Collective::kBroadcast, {{{*from}, {to}}});
+  std::optional<StepRange> bring = Prepare(Collective::kBroadcast, {{{from}, {to}}});
   const Tensor lost(engine_, Cuda(kReceiver), DType::kFloat32, {4});
   bring->Push();
   engine_->WaitAll();
@@ -270,20 +271,45 @@ TEST_F(CudaNcclTest, AGpuLostMeanwhileEndsIt) {
   fake::HoldGroups(false);
   WaitUntil([&] { return fake::CountNccl().groups == counts.groups + 1; });
   fake::HoldGroups(true);  // the one by which it is aborted
-  std::thread who_looks([&] { engine_->WaitIdle(from->var()); });
+  std::thread who_looks([&, sent = from.var()] { engine_->WaitIdle(sent); });
   WaitUntil([] { return fake::HeldAborts() == 1; });
   fake::HoldAborts(false);
   WaitUntil([] { return fake::HeldGroups() == 1; });
   who_looks.join();
-  EXPECT_THROW(to.ToHost(), DeviceError);
+  ExpectHas(MessageOf<DeviceError>([&] { to.ToHost(); }), "NCCL on cuda:9, cuda:10: cuda:10 is lost");
   engine_->Recover();
   bring.reset();
-  from.reset();
+  from = Tensor();
   engine_->WaitAll();
   EXPECT_FALSE(still_there.expired());
   fake::HoldGroups(false);
-  WaitUntil([&] { return still_there.expired(); });
+  WaitUntil([&, &memory = still_there] { return memory.expired(); });
   EXPECT_EQ(New(HostTensor::Full(DType::kFloat32, {4}, 3), Cuda(kSender)).ToHost().At(0), 3) << "it is not lost";
+}
+
+// One before it that has been enqueued to its end waits for the lost GPU for ever: the first GPU is lost with it.
+TEST_F(CudaNcclTest, WhatIsUnderWayEndsWithIt) {
+  auto [from, still_there] = Watched(engine_, Cuda(kAfterIts));
+  const Tensor to(engine_, Cuda(kSender), DType::kFloat32, {20}), lost(engine_, Cuda(kSender), DType::kFloat32, {4});
+  std::optional<StepRange> bring = Prepare(Collective::kBroadcast, {{{from}, {to}}});
+  const Pair other = MakePair(kAfterIts, kSender);
+  engine_->WaitAll();
+  fake::BreakNccl(NcclFault::kHangs);
+  Begin(*bring);
+  fake::HoldGroups(true);
+  other.bring.Push();
+  WaitUntil([] { return fake::HeldGroups() == 1; });
+  fake::FailKernel(kSender, 1);
+  lost.Fill(1);
+  EXPECT_THROW(lost.ToHost(), DeviceError);
+  fake::HoldGroups(false);
+  engine_->WaitIdle(from.var());
+  EXPECT_THROW(to.ToHost(), DeviceError);
+  engine_->Recover();
+  ExpectHas(MessageOf<DeviceError>([&, &sent = from] { sent.ToHost(); }), "cuda:8 is lost");
+  bring.reset();
+  from = Tensor();
+  WaitUntil([&, &memory = still_there] { return memory.expired(); });
 }
 
 }  // namespace
