@@ -309,38 +309,44 @@ TEST(FastKernels, GradientsOfManyOutputsTakePlainWeights) {
 
 // In full blocks of weights, as oneDNN wants them with AVX-512, the gradient of a small batch is by a loop of our own.
 TEST(FastKernels, GradientsInFullBlocksAreByALoop) {
-  const auto spec_of = [](int64_t rows, int64_t outputs, int64_t columns, int threads) {
+  struct Case {
+    int64_t rows, outputs, columns;
+    int block = 64;  // of outputs
+    bool has_bias = true;
+  };
+  const auto spec_of = [](const Case& c, int threads) {
     return KernelSpec{.op = &FullyConnectedGradWeightOp(),
-                      .attrs = FullyConnectedAttrs{.num_hidden = outputs},
-                      .inputs = {FloatOf({rows, outputs}), FloatOf({rows, columns})},
-                      .outputs = {FloatOf({outputs, columns}), FloatOf({outputs})},
+                      .attrs = FullyConnectedAttrs{.num_hidden = c.outputs, .flatten = false},
+                      .inputs = {FloatOf({c.rows, 1, c.outputs}), FloatOf({c.rows, 1, c.columns})},
+                      .outputs = {FloatOf({c.outputs, c.columns}), FloatOf({c.outputs})},
                       .input_formats = {Format::Plain(), Format::Plain()},
                       .input_is_open = {false, false},
-                      .output_wishes = {Blocked({0, 1}, {{1, 16}, {0, 64}}), std::nullopt},
-                      .output_used = {true, true},
+                      .output_wishes = {Blocked({0, 1}, {{1, 16}, {0, c.block}}), std::nullopt},
+                      .output_used = {true, c.has_bias},
                       .threads = threads};
   };
-  const std::array<int64_t, 3> suitable[] = {{8, 64, 32}, {2, 192, 64}, {128, 64, 48}, {31, 128, 4096}};
-  for (const auto& [rows, outputs, columns] : suitable) {
-    SCOPED_TRACE(fmt::format("{} rows, {} x {}", rows, outputs, columns));
-    const KernelSpec spec = spec_of(rows, outputs, columns, 1);
+  const Case suitable[] = {
+      {8, 64, 32},       {2, 192, 64},      {128, 64, 48}, {31, 128, 4096}, {32, 512, 784, 64, false},
+      {16, 96, 160, 32}, {17, 144, 336, 48}};
+  for (const Case& c : suitable) {
+    SCOPED_TRACE(fmt::format("{} rows, {} x {}, blocks of {}", c.rows, c.outputs, c.columns, c.block));
+    const KernelSpec spec = spec_of(c, 1);
     const Kernel kernel = MakeKernel(spec, KernelPolicy::kFast), truth = MakeKernel(spec, KernelPolicy::kReference);
     EXPECT_EQ(kernel.implementation, "loop");
     EXPECT_EQ(kernel.output_formats[0], *spec.output_wishes[0]);
-    for (size_t output = 0; output < 2; ++output) {
+    for (size_t output = 0; output < (c.has_bias ? 2U : 1U); ++output) {
       const std::vector<float> expected = RunOnNoise(truth, spec, output), actual = RunOnNoise(kernel, spec, output);
       ASSERT_EQ(actual.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-5F) << output << ", " << i;
       for (const int threads : {2, 3}) {
-        const KernelSpec of_several = spec_of(rows, outputs, columns, threads);
-        EXPECT_EQ(RunOnNoise(MakeKernel(of_several, KernelPolicy::kFast), of_several, output), actual) << threads;
+        EXPECT_EQ(RunOnNoise(MakeKernel(spec_of(c, threads), KernelPolicy::kFast), spec, output), actual) << threads;
       }
     }
   }
-  const std::array<int64_t, 3> others[] = {{129, 64, 16}, {64, 65, 16}, {64, 64, 17}, {2, 512, 1040}};
-  for (const auto& [rows, outputs, columns] : others) {
-    const Kernel kernel = MakeKernel(spec_of(rows, outputs, columns, 1), KernelPolicy::kFast);
-    EXPECT_NE(kernel.implementation, "loop") << rows << " rows, " << outputs << " x " << columns;
+  for (const Case& c :
+       {Case{129, 64, 16}, Case{64, 65, 16}, Case{64, 64, 17}, Case{2, 512, 1040}, Case{65, 1024, 16}}) {
+    EXPECT_NE(MakeKernel(spec_of(c, 1), KernelPolicy::kFast).implementation, "loop")
+        << c.rows << " rows, " << c.outputs << " x " << c.columns;
   }
 }
 

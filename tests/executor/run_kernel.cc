@@ -63,7 +63,7 @@ std::vector<float> RunOnNoise(const Kernel& kernel, const KernelSpec& spec, size
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     results.emplace_back(static_cast<size_t>(StorageElements(kernel.output_formats[o], spec.outputs[o].shape)), -7.0f);
   }
-  for (auto& result : results) outputs.push_back(result.data());
+  for (size_t o = 0; o < results.size(); ++o) outputs.push_back(spec.output_used[o] ? results[o].data() : nullptr);
   std::vector<float> scratch(static_cast<size_t>(kernel.scratch_bytes) / sizeof(float) + 1, 1e30f);
   const StepBlock step;
   const TeamScope team(kernel.threads);

@@ -1,6 +1,7 @@
 // FullyConnected: oneDNN's inner product, with weights in the format that it likes best; own loops where the work is so
 // small that calling oneDNN (about 0.2 us) would be a large part of it, for single rows, which only stream the weights,
-// and for predictions where oneDNN would pack the weights in each call, below AVX-512.
+// for predictions where oneDNN would pack the weights in each call, below AVX-512, and for gradients of weights in full
+// blocks, of small batches, with it.
 #include "symbol/ops/fully_connected.h"
 
 #include <vector>
@@ -180,9 +181,10 @@ struct WeightBlocks {
 // dw = dy^T x in the blocks of the weights, by a loop of our own, where they and dy stay near: oneDNN, which copies x
 // first, takes 1.05 to 1.2 times as long with 32 to 128 rows, and up to twice as long with fewer.
 MaybeKernel OwnGradWeight(const KernelSpec& spec, const Product& p) {
-  constexpr int64_t kMostRows = 128, kMostWeights = 512 * 1024;
+  constexpr int64_t kMostRows = 128, kMostWeights = 512 * 1024, kMostGradients = 64 * 1024;
   const int64_t lanes = BestLoops().lanes;
-  if (!AllFloat(spec) || !spec.output_wishes[0] || p.m > kMostRows || p.n * p.k > kMostWeights) {
+  if (!AllFloat(spec) || !spec.output_wishes[0] || p.m > kMostRows || p.n * p.k > kMostWeights ||
+      p.m * p.n > kMostGradients) {
     return std::nullopt;
   }
   const WeightBlocks block(*spec.output_wishes[0], p);
@@ -190,22 +192,21 @@ MaybeKernel OwnGradWeight(const KernelSpec& spec, const Product& p) {
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.threads = ThreadsForWork(spec, p.flops());
   kernel.output_formats[0] = *spec.output_wishes[0];
-  return WithLoop(std::move(kernel), [p, block, lanes, serial = kernel.threads == 1](const Arguments& args) {
+  return WithLoop(std::move(kernel), [p, block, lanes](const Arguments& args) {
     const float *dy = args.in(0), *x = args.in(1);
-    const int64_t rows = p.k / block.inputs;
-    ParallelFor(rows, 1, serial ? rows : 0, [&](int64_t begin, int64_t end, int) {
-      for (int64_t row = begin; row < end; ++row) {
-        for (int64_t n = 0; n < p.n; n += block.outputs) {
-          BestLoops().multiply_transposed({.a = x + row * block.inputs,
-                                           .a_row = p.k,
-                                           .b = dy + n,
-                                           .b_row = p.n,
-                                           .y = args.out(0) + n * p.k + row * block.inputs * block.outputs,
-                                           .y_row = block.outputs,
-                                           .rows = block.inputs,
-                                           .depth = p.m,
-                                           .vectors = block.outputs / lanes});
-        }
+    const int64_t columns = p.n / block.outputs;
+    ParallelFor(p.k / block.inputs * columns, 1, 0, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t k = i / columns * block.inputs, n = i % columns * block.outputs;
+        BestLoops().multiply_transposed({.a = x + k,
+                                         .a_row = p.k,
+                                         .b = dy + n,
+                                         .b_row = p.n,
+                                         .y = args.out(0) + n * p.k + k * block.outputs,
+                                         .y_row = block.outputs,
+                                         .rows = block.inputs,
+                                         .depth = p.m,
+                                         .vectors = block.outputs / lanes});
       }
     });
     if (!p.has_bias) return;

@@ -286,7 +286,7 @@ struct LoopsOf {
   };
   void (*multiply_strip)(const Strip& p);
 
-  // y (rows, vectors of columns) = a^T (depth, rows) b (depth, columns), in order of depth: sums stay in registers.
+  // y (rows, columns) = a^T b, of a (depth, rows) and b (depth, columns), in order of depth: sums stay in registers.
   struct Transposed {
     const Real* a;
     int64_t a_row;
