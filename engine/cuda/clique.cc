@@ -299,6 +299,7 @@ void Clique::End(CUstream stream, uint64_t number) {
   }
   // Of a lost one nothing was recorded: to wait for its event would be to wait for its last exchange.
   if (const std::string lost = Lost(); !lost.empty()) Throw<DeviceError>("{}", lost);
+  awaited_.store(number, std::memory_order_release);
   const Gpu& first = *gpus_[0];
   const Gpu::Scope scope(first);
   for (size_t g = 1; g < gpus_.size(); ++g) {
@@ -308,12 +309,11 @@ void Clique::End(CUstream stream, uint64_t number) {
                   "cuStreamWriteValue64");
   first.CheckWork(first.api.event_record(ends_[0], streams_[0]), "cuEventRecord");
   first.CheckWork(first.api.stream_wait_event(stream, ends_[0], CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
-  ended_.store(number, std::memory_order_release);
 }
 
-// The first GPU's stream waits for that of the lost one, for ever, where an exchange has been enqueued to its end.
+// For the lost one its stream would wait for ever.
 void Clique::FailIfItWaitsForLost() const noexcept {
-  if (Lost().empty() || gpus_[0]->failed() || done() >= ended_.load(std::memory_order_acquire)) return;
+  if (Lost().empty() || gpus_[0]->failed() || done() >= awaited_.load(std::memory_order_acquire)) return;
   gpus_[0]->Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 

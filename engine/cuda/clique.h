@@ -87,7 +87,7 @@ class Clique {
   std::vector<CUevent> ends_;      // of its work on the streams; the first comes after the others
   uint64_t* done_ = nullptr;       // of host memory: the number of the last exchange that is over
   uint64_t issued_ = 0;
-  std::atomic<uint64_t> ended_ = 0;  // the last exchange that was enqueued to its end
+  std::atomic<uint64_t> awaited_ = 0;  // the last exchange for whose end the first GPU's stream waits, or has waited
   std::shared_ptr<Communicator> communicator_;
 };
 
