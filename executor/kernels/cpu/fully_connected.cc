@@ -178,8 +178,8 @@ struct WeightBlocks {
   }
 };
 
-// dw = dy^T x in the blocks of the weights, by a loop of our own, where they and dy stay near: oneDNN, which copies x
-// first, takes 1.05 to 1.2 times as long with 32 to 128 rows, and up to twice as long with fewer.
+// dw = dy^T x in the blocks of the weights, by a loop of our own, where they and dy stay near: oneDNN copies x first
+// (docs/plan_layouts.md).
 MaybeKernel OwnGradWeight(const KernelSpec& spec, const Product& p) {
   constexpr int64_t kMostRows = 128, kMostWeights = 512 * 1024, kMostGradients = 64 * 1024;
   const int64_t lanes = BestLoops().lanes;
