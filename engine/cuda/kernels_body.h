@@ -203,7 +203,7 @@ __device__ void SumPacks(const Block& block, const SumArgs& args, int64_t begin,
       for (int e = 0; e < kCount; ++e) sums[e] = flat::Plus(sums[e], flat::Load<T>(next.v[e]));
     }
     Values result;
-    for (int e = 0; e < kCount; ++e) result.v[e] = flat::Store<T>(sums[e]);
+    for (int e = 0; e < kCount; ++e) result.v[e] = flat::StoreSum<T>(sums[e]);
     const_cast<Values&>(at(args.out, i)) = result;
   });
 }

@@ -1,8 +1,8 @@
 // How the flat loops compute with each element type. Private to engine/kernels and engine/cuda, whose compiler takes
 // for its devices what is constexpr.
 //
-// Float types compute in float32 (float64 in itself). Integers and bool compute in int64 and saturate when stored, so
-// their sums are exact while they fit; uint64 computes in itself.
+// Float types compute in float32 (float64 in itself). Integers and bool compute in int64, uint64 in itself, and saturate
+// when stored; their sums wrap around, so that sums of parts are those of all.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,15 @@ template <class T>
   }
 }
 
-// Integer sums wrap, where C++ would call a signed overflow undefined.
+// Sums of integers wrap around: Plus in 64 bits, where C++ would call it undefined, and StoreSum in the element's own.
+template <class T>
+[[gnu::always_inline]] constexpr T StoreSum(Arithmetic<T> sum) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    return static_cast<T>(sum);
+  } else {
+    return Store<T>(sum);
+  }
+}
 template <class A>
 [[gnu::always_inline]] constexpr A Plus(A a, A b) {
   if constexpr (std::is_same_v<A, int64_t>) {

@@ -18,8 +18,8 @@ void Copy(const void* in, void* out, int64_t bytes);
 // By StoreDouble's rules; float32 <-> bfloat16/float16 fast.
 void Cast(DType from, const void* in, DType to, void* out, int64_t n);
 
-// out[i] = in[0][i] + in[1][i] + ... in list order; accumulates in float32 (float64 for float64, int64 for integers and
-// bool: narrower ones saturate, int64 wraps). `out` may be one of `in`.
+// out[i] = in[0][i] + in[1][i] + ... in list order; accumulates in float32 (float64 for float64); integers wrap around,
+// and a sum of bools is whether any is true. `out` may be one of `in`.
 void Sum(DType dtype, std::span<const void* const> in, void* out, int64_t n);
 // out[i] += in[i]
 void Add(DType dtype, const void* in, void* out, int64_t n);

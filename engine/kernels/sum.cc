@@ -22,13 +22,13 @@ template <class T>
       const auto* next = static_cast<const Stored<T>*>(in[k]) + block;
       for (int64_t i = 0; i < size; ++i) sums[i] = Plus(sums[i], Load<T>(next[i]));
     }
-    for (int64_t i = 0; i < size; ++i) out[block + i] = Store<T>(sums[i]);
+    for (int64_t i = 0; i < size; ++i) out[block + i] = StoreSum<T>(sums[i]);
   }
 }
 
 template <class T>
 [[gnu::always_inline]] inline void AddLoop(const Stored<T>* __restrict in, Stored<T>* __restrict out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Store<T>(Plus(Load<T>(out[i]), Load<T>(in[i])));
+  for (int64_t i = 0; i < n; ++i) out[i] = StoreSum<T>(Plus(Load<T>(out[i]), Load<T>(in[i])));
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "symbol/graph.h"
@@ -109,6 +110,21 @@ TEST(NativeTypes, LargeIntegersAreExact) {
   for (const auto& c : cases) {
     const RunResult result = RunGraph(c.symbol, c.inputs, {.threads = 2});
     EXPECT_EQ(result.outputs[0], c.wanted) << c.name;
+  }
+}
+
+// In their own type, whichever operator adds or multiplies them.
+TEST(NativeTypes, NarrowIntegersWrapAround) {
+  const Symbol x = Variable("x");
+  const HostTensor both = HostTensor::From({2}, {100, 100}).Cast(DType::kInt8);
+  const HostTensor ones = HostTensor::From({1}, {100}).Cast(DType::kInt8);
+  for (const auto& [symbol, in, wanted] : {std::tuple{Sum(x), both, -56.0},
+                                           {L1Norm(x), both, -56.0},
+                                           {Prod(x), both, 16.0},
+                                           {Slice(CumSum(x), {.begin = {1}, .end = {2}}), both, -56.0},
+                                           {Add(x, x), ones, -56.0},
+                                           {Apply(AddNOp(), NoAttrs{}, {x, x}), ones, -56.0}}) {
+    EXPECT_EQ(RunGraph(symbol, {{"x", in}}, {}).outputs[0].At(0), wanted) << symbol.name();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "engine/kernels/flat.h"
 
 namespace bindery::cpu {
 
@@ -21,6 +22,18 @@ Accumulator<T> Widened(T x) {
   } else {
     return LoadDouble(x);
   }
+}
+
+// Sums as elements of a type, integers of their lowest bits.
+template <class A>
+void StoreSums(const A* sums, int64_t n, DType dtype, void* out) {
+  Dispatch(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<A> && std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      for (int64_t i = 0; i < n; ++i) static_cast<T*>(out)[i] = static_cast<T>(sums[i]);
+    } else {
+      flat::Cast(kDTypeOf<A>, sums, dtype, out, n);
+    }
+  });
 }
 
 // a + b c

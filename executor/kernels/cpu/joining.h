@@ -230,7 +230,7 @@ struct Widening : Joining<Accumulator<T>> {
     if (divisor != 1 && dtype != DType::kBool) {  // a mean is true where there is one that is
       for (int64_t i = 0; i < n; ++i) numbers[i] = Narrowed<A>(numbers[i], divisor);
     }
-    flat::Cast(kDTypeOf<A>, numbers, dtype, y, n);
+    StoreSums(numbers, n, dtype, y);
   }
 };
 

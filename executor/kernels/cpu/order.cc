@@ -218,7 +218,7 @@ Kernel ScanBy(const KernelSpec& spec) {
     T* numbers = static_cast<T*>(args.scratch);
     flat::Cast(dtype, args.inputs[0], kDTypeOf<T>, numbers, n);
     Scan<T, kProduct>(course, numbers, numbers);
-    flat::Cast(kDTypeOf<T>, numbers, dtype, args.outputs[0], n);
+    StoreSums(numbers, n, dtype, args.outputs[0]);
   });
 }
 template <bool kProduct>
