@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "executor/kernels/cpu/direct_convolution.h"
 #include "executor/kernels/cpu/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_util.h"
@@ -234,11 +235,11 @@ TEST(DirectConvolution, BothWaysHaveNames) {
 // them, and nowhere else; and the same bits with any number of threads.
 TEST(BFloat16GradWeight, SpecialValuesAtTheSidesAndAnyNumberOfThreads) {
   for (const int64_t stride : {1, 2}) {
-    for (const int64_t width : {7, 8}) {
+    for (const auto& [height, width] : {std::pair<int64_t, int64_t>{5, 7}, {5, 8}, {2, 8}, {1, 8}}) {
       const ConvolutionAttrs attrs{
           .num_filter = 16, .kernel = {3, 3}, .stride = {stride, stride}, .pad = {1, 1}, .no_bias = true};
-      const int64_t rows = stride == 1 ? 5 : 3, columns = stride == 1 ? width : 4;
-      const Shape data = {3, 32, 5, width}, output = {3, 16, rows, columns};
+      const int64_t rows = CeilDiv(height, stride), columns = CeilDiv(width, stride);
+      const Shape data = {3, 32, height, width}, output = {3, 16, rows, columns};
       KernelSpec spec = SpecOf(ConvolutionGradWeightOp(), attrs, {output, data}, {16, 32, 3, 3}, 2);
       for (ValueType& type : spec.inputs) type.dtype = DType::kBFloat16;
       spec.outputs[0].dtype = DType::kBFloat16;
@@ -264,7 +265,7 @@ TEST(BFloat16GradWeight, SpecialValuesAtTheSidesAndAnyNumberOfThreads) {
           };
           const HostTensor expected = run(KernelPolicy::kReference, 1), actual = run(KernelPolicy::kFast, 1);
           ExpectNear(actual.Cast(DType::kFloat64), expected.Cast(DType::kFloat64), 0.05,
-                     fmt::format("stride {}, width {}, {} in {}", stride, width, special, in_data ? "x" : "dy"));
+                     fmt::format("stride {}, {} x {}, {} in {}", stride, height, width, special, in_data ? "x" : "dy"));
           for (const int threads : {2, 3}) {
             EXPECT_EQ(std::memcmp(run(KernelPolicy::kFast, threads).raw(), actual.raw(), actual.bytes()), 0);
           }

@@ -78,7 +78,8 @@ class BFloat16GradWeight {
   // Of each row of weights, over the rows of dy whose windows have it inside the data.
   void AddBlocks(const uint32_t* x, const uint32_t* dy, float* sums) const {
     for (int64_t tap = 0; tap < kTapsOfRow; ++tap) {
-      const int64_t first = tap == 0 ? 1 : 0, end = std::min(y_rows_, (x_rows_ - tap) / loops_.stride + 1);
+      // Row `row` of dy reads row * stride + tap - 1 of x.
+      const int64_t first = tap == 0 ? 1 : 0, end = std::min(y_rows_, CeilDiv(x_rows_ + 1 - tap, loops_.stride));
       if (first >= end) continue;
       loops_.Add(x + (first * loops_.stride + tap - 1) * loops_.x_row() * kBlock, dy + first * loops_.y_row() * kBlock,
                  end - first, channels_, sums + tap * kTapsOfRow * channels_ * kBlock);
