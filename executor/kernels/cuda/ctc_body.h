@@ -65,8 +65,9 @@ struct CTCSample {
 };
 
 __device__ inline double LogAdd(double a, double b) {
-  if (a == -std::numeric_limits<double>::infinity()) return b;
-  return a + std::log1p(std::exp(b - a));
+  const double most = a > b ? a : b;
+  if (most == -std::numeric_limits<double>::infinity()) return a + b;  // which may be NaN
+  return most + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
 // The sums over all paths from the first step to a state of each step; `from_end`: from the last, of states and steps
@@ -124,8 +125,9 @@ __device__ void Run(const Block& block, const CTCArgs& args) {
     // What the paths through a state have of the total, at each step; both sums have the state's own factor.
     Reach(team, s, s.left, 2, true, [&](int64_t steps_left, int64_t states_left, double left) {
       const int64_t step = steps - 1 - steps_left, state = states - 1 - states_left;
+      const double log = s.Log(step, s.classes[state]);
       double& part = s.sums[step * row + state];
-      part = std::exp(part + left - s.Log(step, s.classes[state]) - total);
+      part = log == -kInfinity ? 0 : std::exp(part + left - log - total);
     });
     team.ForEach(args.classes, [&](int64_t k) { s.first_of_class[k] = -1; });
     team.Once([&] {

@@ -141,7 +141,7 @@ TEST(CudaAttentionBodiesTest, Attention) {
 
 // ---- connectionist temporal classification ----
 
-TEST(CudaCTCBodiesTest, Losses) {
+void ExpectLosses(double masked, DType dtype) {
   constexpr int64_t kSteps = 9, kSamples = 5, kClasses = 6, kLabels = 4;
   constexpr double kTerms = kSteps * kClasses;
   // Repeated ones; fewer; none; more than there are steps for.
@@ -150,35 +150,43 @@ TEST(CudaCTCBodiesTest, Losses) {
           .Cast(DType::kInt32);
   const HostTensor label_lengths = Values({kSamples}, {4, 2, 0, 3, 4}).Cast(DType::kInt64);
   const HostTensor data_lengths = Values({kSamples}, {9, 5, 7, 9, 6}).Cast(DType::kInt64);
-  for (const DType dtype : kFloats) {
-    const HostTensor data = Uniform({kSteps, kSamples, kClasses}, -2, 2).Cast(dtype);
-    for (const bool lengths : {false, true}) {
-      const CTCLossAttrs attrs{
-          .blank = 0, .use_data_lengths = lengths, .use_label_lengths = lengths, .zero_infinity = lengths};
-      std::vector<HostTensor> inputs = {data, label};
-      if (lengths) inputs.insert(inputs.end(), {data_lengths, label_lengths});
-      CTCArgs args{.steps = kSteps,
-                   .samples = kSamples,
-                   .classes = kClasses,
-                   .labels = kLabels,
-                   .zero_infinity = lengths,
-                   .data = From(data),
-                   .label = From(label)};
-      if (lengths) {
-        args.data_lengths = From(data_lengths);
-        args.label_lengths = From(label_lengths);
-      }
-      std::vector<double> sums(static_cast<size_t>(kSamples * args.sums_of_sample(true)));
-      std::vector<int32_t> states(static_cast<size_t>(kSamples * args.states_of_sample()));
-      args.sums = sums.data();
-      args.states = states.data();
-      const HostTensor loss = Reference(CTCLossOp(), attrs, inputs)[0];
-      ExpectOut(args, loss, kTerms);
-      const HostTensor dy = Uniform({kSamples}, 1, 2).Cast(loss.dtype());
-      inputs.insert(inputs.begin(), dy);
-      args.dy = From(dy);
-      ExpectOut(args, Reference(CTCLossGradOp(), attrs, inputs)[0], kTerms);
+  HostTensor data = Uniform({kSteps, kSamples, kClasses}, -2, 2).Cast(dtype);
+  for (int64_t n = 0; n < kSamples && masked < 0; ++n) {
+    for (const int64_t step : {0, 3}) data.Set((step * kSamples + n) * kClasses + 1, masked);
+  }
+  for (const bool lengths : {false, true}) {
+    const CTCLossAttrs attrs{
+        .blank = 0, .use_data_lengths = lengths, .use_label_lengths = lengths, .zero_infinity = lengths};
+    std::vector<HostTensor> inputs = {data, label};
+    if (lengths) inputs.insert(inputs.end(), {data_lengths, label_lengths});
+    CTCArgs args{.steps = kSteps,
+                 .samples = kSamples,
+                 .classes = kClasses,
+                 .labels = kLabels,
+                 .zero_infinity = lengths,
+                 .data = From(data),
+                 .label = From(label)};
+    if (lengths) {
+      args.data_lengths = From(data_lengths);
+      args.label_lengths = From(label_lengths);
     }
+    std::vector<double> sums(static_cast<size_t>(kSamples * args.sums_of_sample(true)));
+    std::vector<int32_t> states(static_cast<size_t>(kSamples * args.states_of_sample()));
+    args.sums = sums.data();
+    args.states = states.data();
+    const HostTensor loss = Reference(CTCLossOp(), attrs, inputs)[0];
+    ExpectOut(args, loss, kTerms);
+    const HostTensor dy = Uniform({kSamples}, 1, 2).Cast(loss.dtype());
+    inputs.insert(inputs.begin(), dy);
+    args.dy = From(dy);
+    ExpectOut(args, Reference(CTCLossGradOp(), attrs, inputs)[0], kTerms);
+  }
+}
+
+// All classes as they are, or one that may not be at some steps, by what is added as a mask or by infinity.
+TEST(CudaCTCBodiesTest, Losses) {
+  for (const double masked : {0.0, -1e4, -static_cast<double>(INFINITY)}) {
+    for (const DType dtype : kFloats) ExpectLosses(masked, dtype);
   }
 }
 
