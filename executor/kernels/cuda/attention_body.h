@@ -23,9 +23,8 @@ struct QueryPlace {
 
 template <class Value>
 __device__ Value DotOf(const Source& a, int64_t from_a, const Source& b, int64_t from_b, int64_t n) {
-  Value sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += Element<Value>(a, from_a + i) * Element<Value>(b, from_b + i);
-  return sum;
+  return SumOf<Value>(ThreadTeam(), n,
+                      [&](int64_t i) { return Element<Value>(a, from_a + i) * Element<Value>(b, from_b + i); });
 }
 // Of a query and a key.
 template <class Value, class Args>
@@ -91,10 +90,9 @@ __device__ void Run(const Block& block, const AttentionArgs& args) {
       if (args.by_library) return;
       const Value* const parts = static_cast<const Value*>(args.parts.data) + first;
       team.ForEach(s.width, [&](int64_t e) {
-        Value y = 0;
-        for (int64_t k = 0; k < s.keys; ++k) {
-          y += parts[k] * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
-        }
+        const Value y = SumOf<Value>(ThreadTeam(), s.keys, [&](int64_t k) {
+          return parts[k] * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
+        });
         PutWrapped(args.out.data, args.out.dtype, At(s.output, q.sample, q.head, q.query) + e, y);
       });
     });
@@ -128,10 +126,9 @@ __device__ void OfQuery(const Team& team, const AttentionGradArgs& args, int64_t
   if (args.by_library || !args.dq.data) return;
   const Value* const slopes = static_cast<const Value*>(args.slopes.data) + first;
   team.ForEach(s.depth, [&](int64_t d) {
-    Value sum = 0;
-    for (int64_t k = 0; k < s.keys; ++k) {
-      sum += slopes[k] * Element<Value>(args.key, At(s.key, q.sample, q.kv_head, k) + d);
-    }
+    const Value sum = SumOf<Value>(ThreadTeam(), s.keys, [&](int64_t k) {
+      return slopes[k] * Element<Value>(args.key, At(s.key, q.sample, q.kv_head, k) + d);
+    });
     PutWrapped(args.dq.data, args.dq.dtype, At(s.query, q.sample, q.head, q.query) + d, sum);
   });
 }
@@ -147,12 +144,11 @@ __device__ void OfKey(const Team& team, const AttentionGradArgs& args, int64_t r
                         const AttentionShape::Lay& lay) {
     if (!out.data) return;
     team.ForEach(n, [&](int64_t d) {
-      Value sum = 0;
-      for (int64_t i = 0; i < queries; ++i) {
+      const Value sum = SumOf<Value>(ThreadTeam(), queries, [&](int64_t i) {
         const int64_t head = group * heads + i / s.queries, query = i % s.queries;
         const int64_t place = (sample * s.heads + head) * s.queries + query;
-        sum += factors[place * s.keys + k] * Element<Value>(of, At(lay, sample, head, query) + d);
-      }
+        return factors[place * s.keys + k] * Element<Value>(of, At(lay, sample, head, query) + d);
+      });
       PutWrapped(out.data, out.dtype, to + d, sum);
     });
   };

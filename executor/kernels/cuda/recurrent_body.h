@@ -14,10 +14,9 @@ __device__ void Forward(const Team& team, const RecurrentArgs& args, int64_t n) 
   Value* const h = static_cast<Value*>(args.scratch) + n * 4 * hidden;
   Value *const c = h + hidden, *const next = c + hidden, *const left = next + hidden;
   const auto weighted = [&](int64_t gate, int64_t unit, const Value* of) {
-    Value sum = 0;
     const int64_t first = (s.place[gate] * hidden + unit) * hidden;
-    for (int64_t k = 0; k < hidden; ++k) sum += Element<Value>(args.weight, first + k) * of[k];
-    return sum;
+    return SumOf<Value>(ThreadTeam(), hidden,
+                        [&](int64_t k) { return Element<Value>(args.weight, first + k) * of[k]; });
   };
   team.ForEach(hidden, [&](int64_t i) {
     h[i] = args.state.data ? Element<Value>(args.state, n * hidden + i) : Value{0};
@@ -62,9 +61,10 @@ __device__ void Backward(const Team& team, const RecurrentGradArgs& args, int64_
   Value* const dh = static_cast<Value*>(args.scratch) + n * (3 * hidden + gates);
   Value *const dc = dh + hidden, *const d_left = dc + hidden, *const d = d_left + hidden;
   const auto through = [&](int64_t first, int64_t last, int64_t i) {  // weights of these gates
-    Value sum = 0;
-    for (int64_t k = first * hidden; k < last * hidden; ++k) sum += d[k] * Element<Value>(args.weight, k * hidden + i);
-    return sum;
+    const Value* const of = d + first * hidden;
+    return SumOf<Value>(ThreadTeam(), (last - first) * hidden, [&](int64_t k) {
+      return of[k] * Element<Value>(args.weight, (first * hidden + k) * hidden + i);
+    });
   };
   team.ForEach(hidden, [&](int64_t i) {
     dh[i] = Element<Value>(args.d_last, n * hidden + i);
