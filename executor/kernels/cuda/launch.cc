@@ -60,7 +60,7 @@ void Launches::Cast(Source from, Target to, int64_t n) {
   Add([=](CudaStream& stream) { Flat().Cast(stream, from.dtype, from.data, to.dtype, to.data, n); });
 }
 
-const void* Launches::ConstantBytes(const void* values, int64_t bytes) {
+const void* Launches::Constant(const void* values, int64_t bytes) {
   if (bytes == 0) return nullptr;
   Gpu& gpu = stream_.gpu();
   const std::shared_ptr<Chunk> chunk = DefaultStorage()->Allocate(gpu.device, bytes);

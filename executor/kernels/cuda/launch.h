@@ -63,8 +63,9 @@ class Launches {
   // A table in the device's memory, for as long as the call lives; written now. Null if it is empty.
   template <class T>
   const T* Constant(const std::vector<T>& values) {
-    return static_cast<const T*>(ConstantBytes(values.data(), std::ssize(values) * static_cast<int64_t>(sizeof(T))));
+    return static_cast<const T*>(Constant(values.data(), std::ssize(values) * static_cast<int64_t>(sizeof(T))));
   }
+  const void* Constant(const void* values, int64_t bytes);
 
   Source in(size_t i) const;
   Target out(size_t o) const;  // null if nobody reads it
@@ -77,7 +78,6 @@ class Launches {
 
  private:
   static constexpr int64_t kThreadsOfBlock = 256;
-  const void* ConstantBytes(const void* values, int64_t bytes);
   void AddBytes(const unsigned long long* image, const char* name, const void* args, size_t bytes, int64_t threads);
 
   const KernelArgs& args_;

@@ -150,9 +150,7 @@ MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
 
 MaybeKernel MakeConstant(const KernelSpec& spec) {
   return OwnKernel(spec, [value = ConstantOf(spec)](Launches& launches) {
-    launches.Add([value, to = launches.out(0).data](CudaStream& stream) {
-      CopyBetween(stream, Cpu(), value->raw(), stream.device(), to, value->bytes());
-    });
+    launches.Copy(launches.Constant(value->raw(), value->bytes()), launches.out(0).data, value->bytes());
   });
 }
 MaybeKernel MakeScalar(const KernelSpec& spec) {
