@@ -40,7 +40,7 @@ struct OperatorCase {
   double terms = 1;      // in the longest sum
   double tolerance = 1;  // factor, where an operator is known to lose more
   double magnitude = 0;  // of what cancels in sums that come out small
-  double stored = 0;     // of what a gradient's graph stores in the dtype on the way, where that is more than its result
+  double stored = 0;  // of what a gradient's graph stores in the dtype on the way, where that is more than its result
 
   // Whose gradients are checked; by default every argument of a float type that `dtypes` does not name.
   std::optional<std::vector<std::string>> wrt = {};
@@ -60,8 +60,9 @@ void CheckOperators(const std::vector<OperatorCase>& cases);
 // The kernels of another device alone, in the case's types: they give what the reference kernels give.
 void CheckKernelsOn(Device device, const OperatorCase& c);
 
-// Expects that the fast table has a kernel for every node of a case in every dtype that its operators take: these.
-std::set<DType> CheckNativeKernels(const OperatorCase& c);
+// Expects that the fast table has a kernel for every node of a case in every dtype that its operators take: these. On
+// a GPU only those of integers and bool are tried, which its kernels may decline.
+std::set<DType> CheckNativeKernels(const OperatorCase& c, Device device = Cpu());
 
 // The operators that a case runs, gradients included, by name.
 std::vector<std::string> OperatorsIn(const OperatorCase& c);

@@ -172,7 +172,7 @@ void AddNames(const std::string& text, const std::regex& name, std::set<std::str
 // Operators: the kernels of the tables in executor/kernels/cuda, and the functions of numbers; in chains are those that
 // NVRTC's kernels are made of. In the rows of what is no operator: the engine's kernels, and that of chains.
 TEST(Docs, NameEveryKernelForGpus) {
-  static const std::regex kEntry(R"re(\{"(\w+)", Make)re"), kFunction(R"re(Function<"([A-Z]\w*)")re"),
+  static const std::regex kEntry(R"re(\{"(\w+)", (?:OfFloats<)?Make)re"), kFunction(R"re(Function<"([A-Z]\w*)")re"),
       kLink(R"re(op == "(\w+)")re"), kKernel(R"re( kName = "(\w+)")re"), kName(R"(`(\w+)`)");
   std::set<std::string> kernels, links, others;
   for (const SourceFile& file : ReadSourceTree()) {

@@ -102,8 +102,8 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Attention", MakeAttention},
-    {"AttentionGrad", MakeAttentionGrad},
+    {"Attention", OfFloats<MakeAttention>},
+    {"AttentionGrad", OfFloats<MakeAttentionGrad>},
 };
 
 }  // namespace

@@ -47,8 +47,7 @@ unsigned FlagsOf(std::type_identity<FunctionList<F...>>, size_t place) {
 }
 
 template <class List, Family kFamily, int kInputs>
-MaybeKernel OfList(const KernelSpec& spec) {
-  const size_t place = List::Find(spec.op->name);
+MaybeKernel AtPlace(const KernelSpec& spec, size_t place) {
   const unsigned flags = FlagsOf(std::type_identity<List>(), place);
   const DType dtype = spec.inputs[0].dtype;
   if ((flags & kFloatsOnly) && !IsFloat(dtype)) return std::nullopt;
@@ -58,11 +57,14 @@ MaybeKernel OfList(const KernelSpec& spec) {
   return Map(spec, args, kInputs);
 }
 
+template <class List, Family kFamily, int kInputs>
+MaybeKernel OfList(const KernelSpec& spec) {
+  return AtPlace<List, kFamily, kInputs>(spec, List::Find(spec.op->name));
+}
+
+template <class List, Family kFamily, int kInputs>
 MaybeKernel MakeActivation(const KernelSpec& spec) {
-  const auto place = static_cast<int32_t>(spec.attributes<ActivationAttrs>().type) - 1;
-  const bool gradient = spec.inputs.size() == 2;
-  return Map(spec, {.family = gradient ? Family::kActivationGrad : Family::kActivation, .function = place},
-             gradient ? 2 : 1);
+  return AtPlace<List, kFamily, kInputs>(spec, static_cast<size_t>(spec.attributes<ActivationAttrs>().type) - 1);
 }
 
 MaybeKernel MakeCurve(const KernelSpec& spec) {
@@ -151,16 +153,16 @@ constexpr auto kBinary = RowsOfList<native::BinaryFunctions, Family::kBinary, 2>
 constexpr auto kRelations = RowsOfList<native::Relations, Family::kRelation, 2>();
 
 constexpr KernelEntry kEntries[] = {
-    {"Activation", MakeActivation},
-    {"ActivationGrad", MakeActivation},
-    {"Curve", MakeCurve},
-    {"CurveGrad", MakeCurve},
+    {"Activation", MakeActivation<native::ActivationFunctions, Family::kActivation, 1>},
+    {"ActivationGrad", MakeActivation<native::ActivationGradFunctions, Family::kActivationGrad, 2>},
+    {"Curve", OfFloats<MakeCurve>},
+    {"CurveGrad", OfFloats<MakeCurve>},
     {"Cast", MakeCast},
     {"AddReluGrad", MakeAddReluGrad},
-    {"LogisticRegressionOutput", MakeLogisticRegressionOutput},
-    {"LinearRegressionOutputGrad", MakeRegressionGrad<Family::kDifference>},
-    {"MAERegressionOutputGrad", MakeRegressionGrad<Family::kDifferenceSign>},
-    {"DropoutGrad", MakeDropoutGrad},
+    {"LogisticRegressionOutput", OfFloats<MakeLogisticRegressionOutput>},
+    {"LinearRegressionOutputGrad", OfFloats<MakeRegressionGrad<Family::kDifference>>},
+    {"MAERegressionOutputGrad", OfFloats<MakeRegressionGrad<Family::kDifferenceSign>>},
+    {"DropoutGrad", OfFloats<MakeDropoutGrad>},
     {"Where", MakeWhere},
     {"AddN", MakeAddN},
 };

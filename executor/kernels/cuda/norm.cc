@@ -235,19 +235,19 @@ MaybeKernel MakeLRN(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Normalize", MakeNormalize},
-    {"NormalizeGrad", MakeNormalizeGrad},
-    {"BatchNorm", MakeBatchNorm},
-    {"BatchNormGrad", MakeBatchNormGrad},
-    {"BatchNormStatistics", MakeStatistics},
-    {"MergeStatistics", MakeMergeStatistics},
-    {"BatchStatistics", MakeBatchStatistics},
-    {"MoveStatistics", MakeMoveStatistics},
-    {"BatchNormNormalize", MakeBatchNormNormalize},
-    {"BatchNormGradSums", MakeGradSums},
-    {"BatchNormGradInput", MakeGradInput},
-    {"LRN", MakeLRN},
-    {"LRNGrad", MakeLRN},
+    {"Normalize", OfFloats<MakeNormalize>},
+    {"NormalizeGrad", OfFloats<MakeNormalizeGrad>},
+    {"BatchNorm", OfFloats<MakeBatchNorm>},
+    {"BatchNormGrad", OfFloats<MakeBatchNormGrad>},
+    {"BatchNormStatistics", OfFloats<MakeStatistics>},
+    {"MergeStatistics", OfFloats<MakeMergeStatistics>},
+    {"BatchStatistics", OfFloats<MakeBatchStatistics>},
+    {"MoveStatistics", OfFloats<MakeMoveStatistics>},
+    {"BatchNormNormalize", OfFloats<MakeBatchNormNormalize>},
+    {"BatchNormGradSums", OfFloats<MakeGradSums>},
+    {"BatchNormGradInput", OfFloats<MakeGradInput>},
+    {"LRN", OfFloats<MakeLRN>},
+    {"LRNGrad", OfFloats<MakeLRN>},
 };
 
 }  // namespace

@@ -321,7 +321,7 @@ constexpr KernelEntry kEntries[] = {
     {"ConvolutionGradData", MakeConvolutionGradData},
     {"ConvolutionGradWeight", MakeConvolutionGradWeight},
     {"Pooling", MakePooling},
-    {"PoolingGrad", MakePoolingGrad},
+    {"PoolingGrad", OfFloats<MakePoolingGrad>},
 };
 
 }  // namespace

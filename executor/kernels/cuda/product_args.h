@@ -55,7 +55,7 @@ struct ProductArgs {
   Source addend = {};       // lies as `out` does
   int32_t activation = -1;  // its place in ActivationFunctions
   Slide slide = {};
-  int32_t numbers = 0;  // integers: as double, saturated
+  int32_t numbers = 0;  // integers: all in double, saturated
   int64_t splits = 1, split_k = 0;
   void* partial = nullptr;  // of what is computed with
   void Addresses(const auto& visit) {

@@ -92,11 +92,13 @@ template <class Value>
 __device__ void PutProduct(const ProductArgs& args, int64_t begin, int64_t product, int64_t row, int64_t column,
                            Value y) {
   const int64_t at = begin + PlaceIn(args.c, args.slide, row, column);
-  if (args.numbers) return Put(args.out.data, args.out.dtype, at, y);
-  if (args.bias.data) y += Element<Value>(args.bias, args.bias_by_row ? product * args.m + row : column);
-  if (args.addend.data) y += Element<Value>(args.addend, at);
+  const auto element = [&](const Source& source, int64_t i) {
+    return args.numbers ? static_cast<Value>(Number(source, i)) : Element<Value>(source, i);
+  };
+  if (args.bias.data) y += element(args.bias, args.bias_by_row ? product * args.m + row : column);
+  if (args.addend.data) y += element(args.addend, at);
   if (args.activation >= 0) y = Activated(args.activation, y);
-  PutWrapped(args.out.data, args.out.dtype, at, y);
+  args.numbers ? Put(args.out.data, args.out.dtype, at, y) : PutWrapped(args.out.data, args.out.dtype, at, y);
 }
 
 template <class Value, class Block>
@@ -243,31 +245,58 @@ __device__ void ForWindow(const Slide& s, const Extents& e, const F& f) {
   }
 }
 
+// The maximum of a window, the first of equal ones, or NaN.
+template <class Value, class Block>
+__device__ void MaxPool(const Block& block, const PoolArgs& args) {
+  const Slide& s = args.slide;
+  ForAll(block, args.n, [&](int64_t i) {
+    const int64_t plane = s.per_outputs.Of(i);
+    Value y = 0;
+    int64_t winner = -1;
+    ForWindow(s, WindowAt(args, i - plane * s.outputs), [&](int64_t at) {
+      const Value next = Element<Value>(args.in, plane * s.inputs + at);
+      if (winner < 0 || next > y || (next != next && y == y)) {
+        y = next;
+        winner = at;
+      }
+    });
+    PutWrapped(args.out.data, args.out.dtype, i, y);
+    if (args.winners) args.winners[i] = static_cast<int32_t>(winner);
+  });
+}
+
+// Sums by runs, as JoinRuns. Of integers in double.
+template <class Value, class Block>
+__device__ void AveragePool(const Block& block, const PoolArgs& args, bool numbers) {
+  constexpr int kRun = 128;
+  const Slide& s = args.slide;
+  ForAll(block, args.n, [&](int64_t i) {
+    const int64_t plane = s.per_outputs.Of(i);
+    const Extents window = WindowAt(args, i - plane * s.outputs);
+    Value sum = 0, run = 0;
+    int count = 0;
+    ForWindow(s, window, [&](int64_t at) {
+      const int64_t from = plane * s.inputs + at;
+      run += numbers ? static_cast<Value>(Number(args.in, from)) : Element<Value>(args.in, from);
+      if (++count < kRun) return;
+      sum += run;
+      run = 0;
+      count = 0;
+    });
+    const Value y = (sum + run) / DivisorOf<Value>(args, window);
+    numbers ? Put(args.out.data, args.out.dtype, i, y) : PutWrapped(args.out.data, args.out.dtype, i, y);
+  });
+}
+
 template <class Block>
 __device__ void Run(const Block& block, const PoolArgs& args) {
   const Slide& s = args.slide;
-  ForFloats(args.out.dtype, [&]<class Value>() {
+  const DType dtype = args.out.dtype;
+  if (!args.grad && args.max) return ForValues(dtype, [&]<class Value>() { MaxPool<Value>(block, args); });
+  if (!args.grad && !IsFloating(dtype)) return AveragePool<double>(block, args, true);
+  ForFloats(dtype, [&]<class Value>() {
+    if (!args.grad) return AveragePool<Value>(block, args, false);
     ForAll(block, args.n, [&](int64_t i) {
-      if (!args.grad) {
-        const int64_t plane = s.per_outputs.Of(i);
-        const Extents window = WindowAt(args, i - plane * s.outputs);
-        const auto x = [&](int64_t at) { return Element<Value>(args.in, plane * s.inputs + at); };
-        Value y = 0;
-        int64_t winner = -1;
-        ForWindow(s, window, [&](int64_t at) {
-          const Value next = x(at);
-          if (!args.max) {
-            y += next;
-          } else if (winner < 0 || next > y || (next != next && y == y)) {
-            y = next;
-            winner = at;
-          }
-        });
-        if (!args.max) y /= DivisorOf<Value>(args, window);
-        PutWrapped(args.out.data, args.out.dtype, i, y);
-        if (args.winners) args.winners[i] = static_cast<int32_t>(winner);
-        return;
-      }
       // All windows that the element is in, by their taps, last first: so outputs come in their order.
       const int64_t plane = s.per_inputs.Of(i), at = i - plane * s.inputs;
       Value dx = 0;

@@ -100,7 +100,7 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
 
 constexpr KernelEntry kEntries[] = {
     {"RandomUniform", MakeUniform}, {"RandomNormal", MakeNormal},     {"RandomInt", MakeInt},
-    {"Bernoulli", MakeBernoulli},   {"Multinomial", MakeMultinomial}, {"Dropout", MakeDropout},
+    {"Bernoulli", MakeBernoulli},   {"Multinomial", MakeMultinomial}, {"Dropout", OfFloats<MakeDropout>},
 };
 
 }  // namespace

@@ -260,8 +260,8 @@ MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Recurrent", MakeRecurrent},
-    {"RecurrentGrad", MakeRecurrentGrad},
+    {"Recurrent", OfFloats<MakeRecurrent>},
+    {"RecurrentGrad", OfFloats<MakeRecurrentGrad>},
 };
 
 }  // namespace

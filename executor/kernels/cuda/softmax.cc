@@ -148,18 +148,18 @@ MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Softmax", MakeRows<RowKind::kSoftmax, SoftmaxAttrs>},
-    {"SoftmaxGrad", MakeRows<RowKind::kSoftmaxGrad, SoftmaxAttrs>},
-    {"LogSoftmax", MakeRows<RowKind::kLogSoftmax, LogSoftmaxAttrs>},
-    {"LogSoftmaxGrad", MakeRows<RowKind::kLogSoftmaxGrad, LogSoftmaxAttrs>},
-    {"Hardmax", MakeRows<RowKind::kHardmax, LogSoftmaxAttrs>},
-    {"SoftmaxOutput", MakeSoftmaxOutput},
-    {"SoftmaxOutputGrad", MakeSoftmaxOutputGrad},
-    {"SVMOutputGrad", MakeSVMOutputGrad},
-    {"MakeLossGrad", MakeMakeLossGrad},
-    {"LossScale", MakeLossScale},
-    {"CrossEntropy", MakeCrossEntropy},
-    {"CrossEntropyGrad", MakeCrossEntropyGrad},
+    {"Softmax", OfFloats<MakeRows<RowKind::kSoftmax, SoftmaxAttrs>>},
+    {"SoftmaxGrad", OfFloats<MakeRows<RowKind::kSoftmaxGrad, SoftmaxAttrs>>},
+    {"LogSoftmax", OfFloats<MakeRows<RowKind::kLogSoftmax, LogSoftmaxAttrs>>},
+    {"LogSoftmaxGrad", OfFloats<MakeRows<RowKind::kLogSoftmaxGrad, LogSoftmaxAttrs>>},
+    {"Hardmax", OfFloats<MakeRows<RowKind::kHardmax, LogSoftmaxAttrs>>},
+    {"SoftmaxOutput", OfFloats<MakeSoftmaxOutput>},
+    {"SoftmaxOutputGrad", OfFloats<MakeSoftmaxOutputGrad>},
+    {"SVMOutputGrad", OfFloats<MakeSVMOutputGrad>},
+    {"MakeLossGrad", OfFloats<MakeMakeLossGrad>},
+    {"LossScale", OfFloats<MakeLossScale>},
+    {"CrossEntropy", OfFloats<MakeCrossEntropy>},
+    {"CrossEntropyGrad", OfFloats<MakeCrossEntropyGrad>},
 };
 
 }  // namespace

@@ -63,6 +63,27 @@ TEST(CudaProductBodiesTest, Matrices) {
   }
 }
 
+// With all that is beyond the sum.
+TEST(CudaProductBodiesTest, Integers) {
+  constexpr int64_t kM = 5, kN = 9, kK = 20;
+  for (const DType dtype : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt64}) {
+    const int low = dtype == DType::kUInt64 ? 0 : -2;
+    const HostTensor x = Integers({kM, kK}, low, 2).Cast(dtype), w = Integers({kN, kK}, low, 2).Cast(dtype);
+    const HostTensor bias = Integers({kN}, low, 9).Cast(dtype);
+    ExpectProduct(
+        {.m = kM,
+         .n = kN,
+         .k = kK,
+         .a = MatrixOf(x, kM, kK, false),
+         .b = MatrixOf(w, kK, kN, true),
+         .c = {.row_stride = kN},
+         .bias = From(bias),
+         .activation = static_cast<int32_t>(ActivationType::kRelu) - 1},
+        Reference(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = kN, .activation = ActivationType::kRelu},
+                  {x, w, bias})[0]);
+  }
+}
+
 TEST(CudaProductBodiesTest, SpecialNumbersBiasAndActivation) {
   constexpr int64_t kM = 5, kN = 9, kK = 20;
   for (const DType dtype : kFloats) {
@@ -199,6 +220,46 @@ TEST(CudaPoolBodiesTest, Averages) {
       ExpectOut(args, Reference(PoolingGradOp(), PoolingGradAttrs{attrs, {7, 6}}, {dy})[0], 6);
     }
   }
+}
+
+// The error of a sum does not grow with the window.
+TEST(CudaPoolBodiesTest, AverageOfManyElements) {
+  constexpr int64_t kSide = 512;
+  const HostTensor x = HostTensor::Full(DType::kFloat32, {1, 1, kSide, kSide}, 0.1);
+  PoolArgs args = PoolOf(x, 1);
+  args.slide.in[1] = args.slide.kernel[1] = args.padded[1] = kSide;
+  args.slide.in[2] = args.slide.kernel[2] = args.padded[2] = kSide;
+  args.slide.out[1] = args.slide.out[2] = args.slide.stride[1] = args.slide.stride[2] = 1;
+  args.slide.pad[1] = args.slide.pad[2] = 0;
+  args.slide.dilate[1] = args.slide.dilate[2] = 1;
+  args.slide.inputs = kSide * kSide;
+  args.slide.outputs = 1;
+  args.slide.per_outputs = Divisor(1);
+  for (int axis = 0; axis < 3; ++axis) args.slide.per_out[axis] = Divisor(1);
+  ExpectOut(args, Reference(PoolingOp(), PoolingAttrs{.type = PoolType::kAvg, .global = true}, {x})[0],
+            128 + kSide * kSide / 128);
+}
+
+// The reference computes in double: 2^53 + 1 it would not tell from 2^53.
+TEST(CudaPoolBodiesTest, Integers) {
+  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kUInt64}) {
+    const HostTensor x = Integers({2, 3, 7, 6}, 0, 100).Cast(dtype);
+    for (const PoolType type : {PoolType::kMax, PoolType::kAvg}) {
+      const auto attrs = WithWindows(PoolingAttrs{.type = type});
+      PoolArgs args = PoolOf(x, 2 * 3 * kOut[0] * kOut[1]);
+      args.max = type == PoolType::kMax;
+      args.count_padding = attrs.count_include_pad;
+      ExpectOut(args, Reference(PoolingOp(), attrs, {x})[0]);
+    }
+  }
+  HostTensor x = HostTensor::Full(DType::kInt64, {2, 3, 7, 6}, 0x1p53);
+  ++x.data<int64_t>()[1];
+  HostTensor y(DType::kInt64, {2, 3, kOut[0], kOut[1]});
+  PoolArgs args = PoolOf(x, y.elements());
+  args.max = 1;
+  args.out = To(&y);
+  RunOnCpu(args, 2, 7);
+  EXPECT_EQ(y.data<int64_t>()[0], (int64_t{1} << 53) + 1);
 }
 
 // Of equal ones the first, and of those that are no numbers.

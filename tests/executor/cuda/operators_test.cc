@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,18 @@ TEST(CudaOperatorsTest, Reduce) { Check(ReduceCases()); }
 TEST(CudaOperatorsTest, Shape) { Check(ShapeCases()); }
 TEST(CudaOperatorsTest, Softmax) { Check(SoftmaxCases()); }
 TEST(CudaOperatorsTest, Unary) { Check(UnaryCases()); }
+
+// Kernels made for floats decline integers.
+TEST(CudaOperatorsTest, IntegersAsTheReferenceOrNotAtAll) {
+  std::set<DType> taken;
+  for (const OperatorCase& c : AllOperatorCases()) {
+    if (!c.large) taken.merge(CheckNativeKernels(c, Cuda(0)));
+  }
+  EXPECT_EQ(taken.size(), 9U);
+  const HostTensor x = HostTensor::From({1, 1, 2, 2}, {1, 9, 3, 4}).Cast(DType::kUInt8);
+  EXPECT_EQ(RunGraph(Pooling(Variable("x"), {.kernel = {2, 2}}), {{"x", x}}, {.device = Cuda(0)}).outputs[0].At(0), 9);
+  EXPECT_THROW(RunGraph(Dropout(Variable("x"), {}), {{"x", x}}, {.device = Cuda(0)}), Error);
+}
 
 TEST(CudaOperatorsTest, IgnoredSamplesHaveNoGradient) {
   const SoftmaxOutputAttrs attrs{.use_ignore = true, .ignore_label = 1, .out_grad = true};
