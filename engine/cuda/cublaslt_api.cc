@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/cuda/gpu.h"
-#include "engine/cuda/library.h"
 #include "engine/cuda/switch.h"
 
 namespace bindery::cuda {
@@ -29,22 +28,7 @@ std::atomic<bool>& Tf32() {
 }  // namespace
 
 CublasLtPtr OpenCublasLt(const std::string& library) {
-  const LibraryFunctions find(library);
-  auto api = std::make_shared<CublasLtApi>();
-  find("cublasLtCreate", api->create);
-  find("cublasLtGetStatusName", api->get_status_name);
-  find("cublasLtMatmulDescCreate", api->matmul_desc_create);
-  find("cublasLtMatmulDescDestroy", api->matmul_desc_destroy);
-  find("cublasLtMatmulDescSetAttribute", api->matmul_desc_set_attribute);
-  find("cublasLtMatrixLayoutCreate", api->matrix_layout_create);
-  find("cublasLtMatrixLayoutDestroy", api->matrix_layout_destroy);
-  find("cublasLtMatrixLayoutSetAttribute", api->matrix_layout_set_attribute);
-  find("cublasLtMatmulPreferenceCreate", api->matmul_preference_create);
-  find("cublasLtMatmulPreferenceDestroy", api->matmul_preference_destroy);
-  find("cublasLtMatmulPreferenceSetAttribute", api->matmul_preference_set_attribute);
-  find("cublasLtMatmulAlgoGetHeuristic", api->matmul_algo_get_heuristic);
-  find("cublasLtMatmul", api->matmul);
-  return api;
+  return std::make_shared<const CublasLtApi>(CublasLtApi{.find = LibraryFunctions(library)});
 }
 
 void UseCublasLt(CublasLtPtr api) { Chosen().Use(std::move(api)); }

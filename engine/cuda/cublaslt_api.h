@@ -10,25 +10,29 @@
 #include <memory>
 #include <string>
 
+#include "engine/cuda/library.h"
+
 namespace bindery::cuda {
 
 class Gpu;
 
 // Names and types are those of cublasLt.h.
 struct CublasLtApi {
-  decltype(&::cublasLtCreate) create = nullptr;
-  decltype(&::cublasLtGetStatusName) get_status_name = nullptr;
-  decltype(&::cublasLtMatmulDescCreate) matmul_desc_create = nullptr;
-  decltype(&::cublasLtMatmulDescDestroy) matmul_desc_destroy = nullptr;
-  decltype(&::cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute = nullptr;
-  decltype(&::cublasLtMatrixLayoutCreate) matrix_layout_create = nullptr;
-  decltype(&::cublasLtMatrixLayoutDestroy) matrix_layout_destroy = nullptr;
-  decltype(&::cublasLtMatrixLayoutSetAttribute) matrix_layout_set_attribute = nullptr;
-  decltype(&::cublasLtMatmulPreferenceCreate) matmul_preference_create = nullptr;
-  decltype(&::cublasLtMatmulPreferenceDestroy) matmul_preference_destroy = nullptr;
-  decltype(&::cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute = nullptr;
-  decltype(&::cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic = nullptr;
-  decltype(&::cublasLtMatmul) matmul = nullptr;
+  LibraryFunctions find = {};  // default: all are null
+  decltype(&::cublasLtCreate) create = find("cublasLtCreate");
+  decltype(&::cublasLtGetStatusName) get_status_name = find("cublasLtGetStatusName");
+  decltype(&::cublasLtMatmulDescCreate) matmul_desc_create = find("cublasLtMatmulDescCreate");
+  decltype(&::cublasLtMatmulDescDestroy) matmul_desc_destroy = find("cublasLtMatmulDescDestroy");
+  decltype(&::cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute = find("cublasLtMatmulDescSetAttribute");
+  decltype(&::cublasLtMatrixLayoutCreate) matrix_layout_create = find("cublasLtMatrixLayoutCreate");
+  decltype(&::cublasLtMatrixLayoutDestroy) matrix_layout_destroy = find("cublasLtMatrixLayoutDestroy");
+  decltype(&::cublasLtMatrixLayoutSetAttribute) matrix_layout_set_attribute = find("cublasLtMatrixLayoutSetAttribute");
+  decltype(&::cublasLtMatmulPreferenceCreate) matmul_preference_create = find("cublasLtMatmulPreferenceCreate");
+  decltype(&::cublasLtMatmulPreferenceDestroy) matmul_preference_destroy = find("cublasLtMatmulPreferenceDestroy");
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute =
+      find("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic = find("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&::cublasLtMatmul) matmul = find("cublasLtMatmul");
 };
 using CublasLtPtr = std::shared_ptr<const CublasLtApi>;
 

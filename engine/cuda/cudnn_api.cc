@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/cuda/gpu.h"
-#include "engine/cuda/library.h"
 
 namespace bindery::cuda {
 namespace {
@@ -48,18 +47,7 @@ std::unique_ptr<CudnnHandle> Make(const CudnnApi& api, const Gpu& gpu, Handles* 
 }  // namespace
 
 CudnnPtr OpenCudnn(const std::string& library) {
-  const LibraryFunctions find(library);
-  auto api = std::make_shared<CudnnApi>();
-  find("cudnnCreate", api->create);
-  find("cudnnGetErrorString", api->get_error_string);
-  find("cudnnSetStream", api->set_stream);
-  find("cudnnBackendCreateDescriptor", api->create_descriptor);
-  find("cudnnBackendDestroyDescriptor", api->destroy_descriptor);
-  find("cudnnBackendSetAttribute", api->set_attribute);
-  find("cudnnBackendGetAttribute", api->get_attribute);
-  find("cudnnBackendFinalize", api->finalize);
-  find("cudnnBackendExecute", api->execute);
-  return api;
+  return std::make_shared<const CudnnApi>(CudnnApi{.find = LibraryFunctions(library)});
 }
 
 void UseCudnn(CudnnPtr api) { Chosen().Use(std::move(api)); }

@@ -12,21 +12,24 @@
 #include <mutex>
 #include <string>
 
+#include "engine/cuda/library.h"
+
 namespace bindery::cuda {
 
 class Gpu;
 
 // Names and types are those of cudnn_graph.h.
 struct CudnnApi {
-  decltype(&::cudnnCreate) create = nullptr;
-  decltype(&::cudnnGetErrorString) get_error_string = nullptr;
-  decltype(&::cudnnSetStream) set_stream = nullptr;
-  decltype(&::cudnnBackendCreateDescriptor) create_descriptor = nullptr;
-  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor = nullptr;
-  decltype(&::cudnnBackendSetAttribute) set_attribute = nullptr;
-  decltype(&::cudnnBackendGetAttribute) get_attribute = nullptr;
-  decltype(&::cudnnBackendFinalize) finalize = nullptr;
-  decltype(&::cudnnBackendExecute) execute = nullptr;
+  LibraryFunctions find = {};  // default: all are null
+  decltype(&::cudnnCreate) create = find("cudnnCreate");
+  decltype(&::cudnnGetErrorString) get_error_string = find("cudnnGetErrorString");
+  decltype(&::cudnnSetStream) set_stream = find("cudnnSetStream");
+  decltype(&::cudnnBackendCreateDescriptor) create_descriptor = find("cudnnBackendCreateDescriptor");
+  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor = find("cudnnBackendDestroyDescriptor");
+  decltype(&::cudnnBackendSetAttribute) set_attribute = find("cudnnBackendSetAttribute");
+  decltype(&::cudnnBackendGetAttribute) get_attribute = find("cudnnBackendGetAttribute");
+  decltype(&::cudnnBackendFinalize) finalize = find("cudnnBackendFinalize");
+  decltype(&::cudnnBackendExecute) execute = find("cudnnBackendExecute");
 };
 using CudnnPtr = std::shared_ptr<const CudnnApi>;
 

@@ -25,16 +25,17 @@ void* OpenLibrary(const std::string& file, std::string* problem) {
   return nullptr;
 }
 
-LibraryFunctions::LibraryFunctions(const std::string& file) : file_(file) {
+LibraryFunctions::LibraryFunctions(const std::string& file) : who_(file) {
   std::string problem;
   handle_ = OpenLibrary(file, &problem);
   if (!handle_) Throw<DeviceError>("{}", problem);
 }
 
-void* LibraryFunctions::AddressOf(const char* name) const {
+LibraryFunctions::Found LibraryFunctions::operator()(const char* name) const {
+  if (!handle_) return {nullptr};
   void* const address = dlsym(handle_, name);
-  if (!address) Throw<DeviceError>("{} has no {}", file_, name);
-  return address;
+  if (!address) Throw<DeviceError>("{} has no {}", who_, name);
+  return {address};
 }
 
 }  // namespace bindery::cuda

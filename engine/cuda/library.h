@@ -17,20 +17,28 @@ namespace bindery::cuda {
 // the usual one. Null if it is not there; never closed. `problem`: the loader's reason.
 void* OpenLibrary(const std::string& file, std::string* problem = nullptr);
 
-// Finds a library's functions by their names.
+// Finds a library's functions by their names. A table of functions begins with one, `find`, by which the pointers behind
+// it become what they are:
+//   decltype(&::cuInit) init = find("cuInit");
 class LibraryFunctions {
  public:
+  struct Found {
+    void* address;
+    template <class Function>
+    operator Function*() const {
+      return reinterpret_cast<Function*>(address);
+    }
+  };
+  LibraryFunctions() = default;  // of no library: all are null
   // Throws DeviceError with the loader's reason.
   explicit LibraryFunctions(const std::string& file);
+  // `who` lacks what is not found.
+  LibraryFunctions(void* handle, std::string who) : who_(std::move(who)), handle_(handle) {}
   // Throws DeviceError, naming the function, if it has none of this name.
-  template <class Function>
-  void operator()(const char* name, Function& function) const {
-    function = reinterpret_cast<Function>(AddressOf(name));
-  }
+  Found operator()(const char* name) const;
 
  private:
-  void* AddressOf(const char* name) const;
-  const std::string file_;
+  std::string who_;
   void* handle_ = nullptr;
 };
 

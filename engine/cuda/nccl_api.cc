@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "engine/cuda/library.h"
-
 namespace bindery::cuda {
 namespace {
 
@@ -18,18 +16,7 @@ ChosenLibrary<NcclApi>& Chosen() {
 }  // namespace
 
 NcclPtr OpenNccl(const std::string& library) {
-  const LibraryFunctions find(library);
-  auto api = std::make_shared<NcclApi>();
-  find("ncclGetErrorString", api->get_error_string);
-  find("ncclCommInitAll", api->comm_init_all);
-  find("ncclCommAbort", api->comm_abort);
-  find("ncclCommGetAsyncError", api->comm_get_async_error);
-  find("ncclGroupStart", api->group_start);
-  find("ncclGroupEnd", api->group_end);
-  find("ncclBroadcast", api->broadcast);
-  find("ncclSend", api->send);
-  find("ncclRecv", api->receive);
-  return api;
+  return std::make_shared<const NcclApi>(NcclApi{.find = LibraryFunctions(library)});
 }
 
 void UseNccl(NcclPtr api) { Chosen().Use(std::move(api)); }

@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/cuda/library.h"
+
 namespace bindery::cuda {
 
 struct NcclComm;           // ncclComm: one GPU's part of a communicator
@@ -25,18 +27,19 @@ inline constexpr NcclDataType kNcclUint8 = 1;
 
 // Names are those of nccl.h; a CUstream is a cudaStream_t.
 struct NcclApi {
-  const char* (*get_error_string)(NcclResult result) = nullptr;
-  NcclResult (*comm_init_all)(NcclComm** comms, int count, const int* devices) = nullptr;
-  NcclResult (*comm_abort)(NcclComm* comm) = nullptr;
-  NcclResult (*comm_get_async_error)(NcclComm* comm, NcclResult* error) = nullptr;
-  NcclResult (*group_start)() = nullptr;
-  NcclResult (*group_end)() = nullptr;
+  LibraryFunctions find = {};  // default: all are null
+  const char* (*get_error_string)(NcclResult result) = find("ncclGetErrorString");
+  NcclResult (*comm_init_all)(NcclComm** comms, int count, const int* devices) = find("ncclCommInitAll");
+  NcclResult (*comm_abort)(NcclComm* comm) = find("ncclCommAbort");
+  NcclResult (*comm_get_async_error)(NcclComm* comm, NcclResult* error) = find("ncclCommGetAsyncError");
+  NcclResult (*group_start)() = find("ncclGroupStart");
+  NcclResult (*group_end)() = find("ncclGroupEnd");
   NcclResult (*broadcast)(const void* source, void* target, size_t count, NcclDataType type, int root, NcclComm* comm,
-                          CUstream stream) = nullptr;
+                          CUstream stream) = find("ncclBroadcast");
   NcclResult (*send)(const void* source, size_t count, NcclDataType type, int peer, NcclComm* comm,
-                     CUstream stream) = nullptr;
+                     CUstream stream) = find("ncclSend");
   NcclResult (*receive)(void* target, size_t count, NcclDataType type, int peer, NcclComm* comm,
-                        CUstream stream) = nullptr;
+                        CUstream stream) = find("ncclRecv");
 };
 using NcclPtr = std::shared_ptr<const NcclApi>;
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "engine/cuda/library.h"
-
 namespace bindery::cuda {
 namespace {
 
@@ -19,18 +17,7 @@ ChosenLibrary<NvrtcApi>& Chosen() {
 }  // namespace
 
 NvrtcPtr OpenNvrtc(const std::string& library) {
-  const LibraryFunctions find(library);
-  auto api = std::make_shared<NvrtcApi>();
-  find("nvrtcGetErrorString", api->get_error_string);
-  find("nvrtcVersion", api->version);
-  find("nvrtcCreateProgram", api->create_program);
-  find("nvrtcDestroyProgram", api->destroy_program);
-  find("nvrtcCompileProgram", api->compile_program);
-  find("nvrtcGetProgramLogSize", api->get_program_log_size);
-  find("nvrtcGetProgramLog", api->get_program_log);
-  find("nvrtcGetCUBINSize", api->get_cubin_size);
-  find("nvrtcGetCUBIN", api->get_cubin);
-  return api;
+  return std::make_shared<const NvrtcApi>(NvrtcApi{.find = LibraryFunctions(library)});
 }
 
 void UseNvrtc(NvrtcPtr api) { Chosen().Use(std::move(api)); }

@@ -13,6 +13,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/cuda/library.h"
+
 namespace bindery::cuda {
 
 struct NvrtcProgram;      // _nvrtcProgram
@@ -21,16 +23,20 @@ inline constexpr NvrtcResult kNvrtcSuccess = 0, kNvrtcErrorCompilation = 6;
 
 // Names are those of nvrtc.h.
 struct NvrtcApi {
-  const char* (*get_error_string)(NvrtcResult result) = nullptr;
-  NvrtcResult (*version)(int* major, int* minor) = nullptr;
+  LibraryFunctions find = {};  // default: all are null
+  const char* (*get_error_string)(NvrtcResult result) = find("nvrtcGetErrorString");
+  NvrtcResult (*version)(int* major, int* minor) = find("nvrtcVersion");
   NvrtcResult (*create_program)(NvrtcProgram** program, const char* source, const char* name, int num_headers,
-                                const char* const* headers, const char* const* header_names) = nullptr;
-  NvrtcResult (*destroy_program)(NvrtcProgram** program) = nullptr;
-  NvrtcResult (*compile_program)(NvrtcProgram* program, int num_options, const char* const* options) = nullptr;
-  NvrtcResult (*get_program_log_size)(NvrtcProgram* program, size_t* bytes) = nullptr;  // with the 0 at its end
-  NvrtcResult (*get_program_log)(NvrtcProgram* program, char* log) = nullptr;
-  NvrtcResult (*get_cubin_size)(NvrtcProgram* program, size_t* bytes) = nullptr;
-  NvrtcResult (*get_cubin)(NvrtcProgram* program, char* cubin) = nullptr;
+                                const char* const* headers,
+                                const char* const* header_names) = find("nvrtcCreateProgram");
+  NvrtcResult (*destroy_program)(NvrtcProgram** program) = find("nvrtcDestroyProgram");
+  NvrtcResult (*compile_program)(NvrtcProgram* program, int num_options,
+                                 const char* const* options) = find("nvrtcCompileProgram");
+  NvrtcResult (*get_program_log_size)(NvrtcProgram* program,
+                                      size_t* bytes) = find("nvrtcGetProgramLogSize");  // with the 0 at its end
+  NvrtcResult (*get_program_log)(NvrtcProgram* program, char* log) = find("nvrtcGetProgramLog");
+  NvrtcResult (*get_cubin_size)(NvrtcProgram* program, size_t* bytes) = find("nvrtcGetCUBINSize");
+  NvrtcResult (*get_cubin)(NvrtcProgram* program, char* cubin) = find("nvrtcGetCUBIN");
 };
 using NvrtcPtr = std::shared_ptr<const NvrtcApi>;
 

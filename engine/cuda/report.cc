@@ -21,8 +21,7 @@ CudaReport::Library Look(const char* name, const std::string& file, const char* 
   CudaReport::Library library{.name = name};
   try {
     const cuda::LibraryFunctions find(file);
-    Function* get = nullptr;
-    find(function, get);
+    Function* const get = find(function);
     library.version = version(get);
     if (library.version.empty()) library.problem = fmt::format("{} failed", function);
   } catch (const DeviceError& error) {

@@ -12,64 +12,68 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/cuda/library.h"
+
 namespace bindery::cuda {
 
-// Names and types are those of cuda.h, which calls the current version of a function by its plain name.
+// Types are those of cuda.h, which calls the current version of a function by its plain name; the library calls it by
+// one that tells the version.
 struct RuntimeApi {
-  decltype(&::cuInit) init = nullptr;
-  decltype(&::cuDriverGetVersion) driver_get_version = nullptr;
-  decltype(&::cuGetErrorName) get_error_name = nullptr;
-  decltype(&::cuGetErrorString) get_error_string = nullptr;
+  LibraryFunctions find = {};  // default: all are null
+  decltype(&::cuInit) init = find("cuInit");
+  decltype(&::cuDriverGetVersion) driver_get_version = find("cuDriverGetVersion");
+  decltype(&::cuGetErrorName) get_error_name = find("cuGetErrorName");
+  decltype(&::cuGetErrorString) get_error_string = find("cuGetErrorString");
 
-  decltype(&::cuDeviceGetCount) device_get_count = nullptr;
-  decltype(&::cuDeviceGet) device_get = nullptr;
-  decltype(&::cuDeviceGetName) device_get_name = nullptr;
-  decltype(&::cuDeviceGetAttribute) device_get_attribute = nullptr;
-  decltype(&::cuDeviceTotalMem) device_total_mem = nullptr;
-  decltype(&::cuDeviceCanAccessPeer) device_can_access_peer = nullptr;
-  decltype(&::cuDevicePrimaryCtxRetain) device_primary_ctx_retain = nullptr;
-  decltype(&::cuCtxPushCurrent) ctx_push_current = nullptr;
-  decltype(&::cuCtxPopCurrent) ctx_pop_current = nullptr;
-  decltype(&::cuCtxGetStreamPriorityRange) ctx_get_stream_priority_range = nullptr;
+  decltype(&::cuDeviceGetCount) device_get_count = find("cuDeviceGetCount");
+  decltype(&::cuDeviceGet) device_get = find("cuDeviceGet");
+  decltype(&::cuDeviceGetName) device_get_name = find("cuDeviceGetName");
+  decltype(&::cuDeviceGetAttribute) device_get_attribute = find("cuDeviceGetAttribute");
+  decltype(&::cuDeviceTotalMem) device_total_mem = find("cuDeviceTotalMem_v2");
+  decltype(&::cuDeviceCanAccessPeer) device_can_access_peer = find("cuDeviceCanAccessPeer");
+  decltype(&::cuDevicePrimaryCtxRetain) device_primary_ctx_retain = find("cuDevicePrimaryCtxRetain");
+  decltype(&::cuCtxPushCurrent) ctx_push_current = find("cuCtxPushCurrent_v2");
+  decltype(&::cuCtxPopCurrent) ctx_pop_current = find("cuCtxPopCurrent_v2");
+  decltype(&::cuCtxGetStreamPriorityRange) ctx_get_stream_priority_range = find("cuCtxGetStreamPriorityRange");
 
-  decltype(&::cuMemPoolCreate) mem_pool_create = nullptr;
-  decltype(&::cuMemPoolSetAccess) mem_pool_set_access = nullptr;
-  decltype(&::cuMemAllocFromPoolAsync) mem_alloc_from_pool_async = nullptr;
-  decltype(&::cuMemFreeAsync) mem_free_async = nullptr;
-  decltype(&::cuMemHostAlloc) mem_host_alloc = nullptr;
-  decltype(&::cuMemFreeHost) mem_free_host = nullptr;
-  decltype(&::cuMemGetAllocationGranularity) mem_get_allocation_granularity = nullptr;
-  decltype(&::cuMemAddressReserve) mem_address_reserve = nullptr;
-  decltype(&::cuMemAddressFree) mem_address_free = nullptr;
-  decltype(&::cuMemCreate) mem_create = nullptr;
-  decltype(&::cuMemRelease) mem_release = nullptr;
-  decltype(&::cuMemMap) mem_map = nullptr;
-  decltype(&::cuMemUnmap) mem_unmap = nullptr;
-  decltype(&::cuMemSetAccess) mem_set_access = nullptr;
+  decltype(&::cuMemPoolCreate) mem_pool_create = find("cuMemPoolCreate");
+  decltype(&::cuMemPoolSetAccess) mem_pool_set_access = find("cuMemPoolSetAccess");
+  decltype(&::cuMemAllocFromPoolAsync) mem_alloc_from_pool_async = find("cuMemAllocFromPoolAsync");
+  decltype(&::cuMemFreeAsync) mem_free_async = find("cuMemFreeAsync");
+  decltype(&::cuMemHostAlloc) mem_host_alloc = find("cuMemHostAlloc");
+  decltype(&::cuMemFreeHost) mem_free_host = find("cuMemFreeHost");
+  decltype(&::cuMemGetAllocationGranularity) mem_get_allocation_granularity = find("cuMemGetAllocationGranularity");
+  decltype(&::cuMemAddressReserve) mem_address_reserve = find("cuMemAddressReserve");
+  decltype(&::cuMemAddressFree) mem_address_free = find("cuMemAddressFree");
+  decltype(&::cuMemCreate) mem_create = find("cuMemCreate");
+  decltype(&::cuMemRelease) mem_release = find("cuMemRelease");
+  decltype(&::cuMemMap) mem_map = find("cuMemMap");
+  decltype(&::cuMemUnmap) mem_unmap = find("cuMemUnmap");
+  decltype(&::cuMemSetAccess) mem_set_access = find("cuMemSetAccess");
 
-  decltype(&::cuMemsetD8Async) memset_d8_async = nullptr;
-  decltype(&::cuMemcpyHtoDAsync) memcpy_htod_async = nullptr;
-  decltype(&::cuMemcpyDtoHAsync) memcpy_dtoh_async = nullptr;
-  decltype(&::cuMemcpyDtoDAsync) memcpy_dtod_async = nullptr;
-  decltype(&::cuMemcpyPeerAsync) memcpy_peer_async = nullptr;
+  decltype(&::cuMemsetD8Async) memset_d8_async = find("cuMemsetD8Async");
+  decltype(&::cuMemcpyHtoDAsync) memcpy_htod_async = find("cuMemcpyHtoDAsync_v2");
+  decltype(&::cuMemcpyDtoHAsync) memcpy_dtoh_async = find("cuMemcpyDtoHAsync_v2");
+  decltype(&::cuMemcpyDtoDAsync) memcpy_dtod_async = find("cuMemcpyDtoDAsync_v2");
+  decltype(&::cuMemcpyPeerAsync) memcpy_peer_async = find("cuMemcpyPeerAsync");
 
-  decltype(&::cuStreamCreateWithPriority) stream_create_with_priority = nullptr;
-  decltype(&::cuStreamSynchronize) stream_synchronize = nullptr;
-  decltype(&::cuStreamQuery) stream_query = nullptr;
-  decltype(&::cuStreamWaitEvent) stream_wait_event = nullptr;
-  decltype(&::cuStreamWriteValue64) stream_write_value64 = nullptr;
-  decltype(&::cuStreamBeginCapture) stream_begin_capture = nullptr;
-  decltype(&::cuStreamEndCapture) stream_end_capture = nullptr;
-  decltype(&::cuGraphInstantiate) graph_instantiate = nullptr;
-  decltype(&::cuGraphLaunch) graph_launch = nullptr;
-  decltype(&::cuGraphDestroy) graph_destroy = nullptr;
-  decltype(&::cuGraphExecDestroy) graph_exec_destroy = nullptr;
-  decltype(&::cuEventCreate) event_create = nullptr;
-  decltype(&::cuEventRecord) event_record = nullptr;
+  decltype(&::cuStreamCreateWithPriority) stream_create_with_priority = find("cuStreamCreateWithPriority");
+  decltype(&::cuStreamSynchronize) stream_synchronize = find("cuStreamSynchronize");
+  decltype(&::cuStreamQuery) stream_query = find("cuStreamQuery");
+  decltype(&::cuStreamWaitEvent) stream_wait_event = find("cuStreamWaitEvent");
+  decltype(&::cuStreamWriteValue64) stream_write_value64 = find("cuStreamWriteValue64_v2");
+  decltype(&::cuStreamBeginCapture) stream_begin_capture = find("cuStreamBeginCapture_v2");
+  decltype(&::cuStreamEndCapture) stream_end_capture = find("cuStreamEndCapture");
+  decltype(&::cuGraphInstantiate) graph_instantiate = find("cuGraphInstantiateWithFlags");
+  decltype(&::cuGraphLaunch) graph_launch = find("cuGraphLaunch");
+  decltype(&::cuGraphDestroy) graph_destroy = find("cuGraphDestroy");
+  decltype(&::cuGraphExecDestroy) graph_exec_destroy = find("cuGraphExecDestroy");
+  decltype(&::cuEventCreate) event_create = find("cuEventCreate");
+  decltype(&::cuEventRecord) event_record = find("cuEventRecord");
 
-  decltype(&::cuModuleLoadData) module_load_data = nullptr;
-  decltype(&::cuModuleGetFunction) module_get_function = nullptr;
-  decltype(&::cuLaunchKernel) launch_kernel = nullptr;
+  decltype(&::cuModuleLoadData) module_load_data = find("cuModuleLoadData");
+  decltype(&::cuModuleGetFunction) module_get_function = find("cuModuleGetFunction");
+  decltype(&::cuLaunchKernel) launch_kernel = find("cuLaunchKernel");
 };
 
 // Opens a driver library, libcuda.so.1 or another of its kind. Throws DeviceError with the loader's reason, or naming

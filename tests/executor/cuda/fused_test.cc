@@ -358,10 +358,8 @@ TEST_F(CudaFusedTest, NvidiasOwnMakesOneAccessOfAPack) {
   const cuda::NvrtcPtr api = NvidiasOwn(&problem);
   if (!api) GTEST_SKIP() << problem;
   const cuda::LibraryFunctions find("libnvrtc.so.13");
-  cuda::NvrtcResult (*get_ptx_size)(cuda::NvrtcProgram*, size_t*) = nullptr;
-  cuda::NvrtcResult (*get_ptx)(cuda::NvrtcProgram*, char*) = nullptr;
-  find("nvrtcGetPTXSize", get_ptx_size);
-  find("nvrtcGetPTX", get_ptx);
+  cuda::NvrtcResult (*get_ptx_size)(cuda::NvrtcProgram*, size_t*) = find("nvrtcGetPTXSize");
+  cuda::NvrtcResult (*get_ptx)(cuda::NvrtcProgram*, char*) = find("nvrtcGetPTX");
   std::vector<const char*> names, texts;
   for (const cuda::FusedHeader& header : cuda::FusedHeaders()) {
     names.push_back(header.name);
