@@ -1,6 +1,5 @@
 // Our own kernels, as work of one block of threads. They see their block through a thin interface, which a GPU
-// implements (gpu_block.cuh) and a CPU, too (cpu_block.h), so that the ordinary tests run them. One of the two is
-// included before.
+// implements (gpu_block.cuh) and a CPU, too (tests/engine/cuda/cpu_block.h), so that the ordinary tests run them.
 //
 //   index(), count(), threads()   which block of how many, of how many threads
 //   Each(f)                       f(thread) by every thread of the block, which then wait for each other

@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstdint>
 
+#ifndef __CUDACC__
+#define __device__  // nvcc's word for what runs on GPUs
+#endif
+
 namespace bindery::cuda {
 
 // Elements that are read and written by one instruction where their address allows it.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "executor/kernels/cpu/direct_convolution.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/direct_convolution.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "symbol/ops.h"
 #include "symbol/ops/convolution.h"

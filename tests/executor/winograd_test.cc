@@ -1,5 +1,5 @@
 // Winograd's convolutions, by themselves.
-#include "executor/kernels/cpu/winograd.h"
+#include "executor/kernels/cpu/convolution/winograd.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -4,12 +4,12 @@
 #include "base/checked.h"
 #include "engine/isa.h"
 #include "engine/team.h"
+#include "executor/kernels/cpu/convolution/winograd.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/recurrent_panels.h"
 #include "executor/kernels/cpu/util.h"
-#include "executor/kernels/cpu/winograd.h"
 
 namespace bindery::cpu {
 namespace {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/cuda/pack.h"
+
 namespace bindery::cuda {
 
 // sum of e^((x - max) / t), in any order; an x that is infinite or no number gives what such a sum gives.

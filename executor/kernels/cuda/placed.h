@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/cuda/pack.h"
+
 namespace bindery::cuda {
 
 // An element and where it is along the axis.

@@ -1,6 +1,5 @@
 // What the bodies of operators' kernels share: elements of any type as the numbers that are computed with, walks over
-// strided memory, and rows that a block or a thread works on. Included after one of the blocks (engine/cuda/
-// kernels_body.h).
+// strided memory, and rows that a block or a thread works on (engine/cuda/kernels_body.h).
 //
 // Numbers are computed with as float (float32 and narrower), double, int64_t or uint64_t: four forms of each kernel for
 // thirteen types of elements, which are looked up for each load and store. That costs less than memory does.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "engine/cuda/cpu_block.h"
 #include "engine/cuda/step_body.h"
+#include "tests/engine/cuda/cpu_block.h"
 
 namespace bindery {
 

@@ -2,7 +2,6 @@
 #include <array>
 #include <utility>
 
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/elementwise_body.h"
 #include "executor/kernels/cuda/random_body.h"
 #include "symbol/ops/activation.h"
@@ -12,6 +11,7 @@
 #include "symbol/ops/loss.h"
 #include "symbol/ops/random.h"
 #include "symbol/ops/shape_ops.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/host_tensor.h"
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/args.h"
 #include "symbol/op_def.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/values.h"
 

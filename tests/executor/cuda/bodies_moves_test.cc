@@ -1,7 +1,6 @@
 // Bodies of kernels that move elements, find them by index and arrange them (bodies_fixture.h).
 #include <numeric>
 
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/arrange_body.h"
 #include "executor/kernels/cuda/layout_body.h"
 #include "symbol/ops/indexing.h"
@@ -10,6 +9,7 @@
 #include "symbol/ops/resize.h"
 #include "symbol/ops/sequence.h"
 #include "symbol/ops/shape_ops.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

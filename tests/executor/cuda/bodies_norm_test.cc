@@ -1,8 +1,8 @@
 // Bodies of normalisations (bodies_fixture.h).
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/norm_body.h"
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/normalize.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

@@ -1,7 +1,7 @@
 // Bodies of kernels of order and of what is accumulated (bodies_fixture.h).
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/order_body.h"
 #include "symbol/ops/order.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

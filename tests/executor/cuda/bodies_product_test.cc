@@ -1,12 +1,12 @@
 // Bodies of products of matrices and of patches, and of pooling (bodies_fixture.h).
 #include <array>
 
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/product_body.h"
 #include "symbol/ops/convolution.h"
 #include "symbol/ops/fully_connected.h"
 #include "symbol/ops/matmul.h"
 #include "symbol/ops/pooling.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

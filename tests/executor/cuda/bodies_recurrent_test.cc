@@ -1,7 +1,7 @@
 // Bodies of recurrent layers (bodies_fixture.h).
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/recurrent_body.h"
 #include "symbol/ops/recurrent.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

@@ -1,7 +1,6 @@
 // Bodies of softmax, losses, reductions and measures (bodies_fixture.h).
 #include <array>
 
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/reduce_body.h"
 #include "executor/kernels/cuda/softmax_body.h"
 #include "symbol/ops/cross_entropy.h"
@@ -9,6 +8,7 @@
 #include "symbol/ops/measure.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/softmax.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

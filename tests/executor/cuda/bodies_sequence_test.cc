@@ -1,9 +1,9 @@
 // Bodies of attention and of connectionist temporal classification (bodies_fixture.h).
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/attention_body.h"
 #include "executor/kernels/cuda/ctc_body.h"
 #include "symbol/ops/attention.h"
 #include "symbol/ops/ctc.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/executor/cuda/bodies_fixture.h"
 
 namespace bindery::cuda {

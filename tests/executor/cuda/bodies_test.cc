@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/cuda/cpu_block.h"
 #include "executor/kernels/cuda/layout_body.h"
 #include "executor/kernels/cuda/norm_body.h"
 #include "executor/kernels/cuda/product_body.h"
+#include "tests/engine/cuda/cpu_block.h"
 
 namespace bindery::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/cuda/cpu_block.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/engine/cuda/fake/device.h"
 
 namespace bindery::cuda::fake {

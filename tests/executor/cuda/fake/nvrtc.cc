@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/cuda/cpu_block.h"  // before the kernels
 #include "executor/kernels/cuda/elementwise_body.h"
 #include "executor/kernels/cuda/fused_body.h"
 #include "executor/kernels/cuda/fused_image.h"
+#include "tests/engine/cuda/cpu_block.h"
 #include "tests/engine/cuda/fake/kernels.h"
 #include "tests/engine/cuda/fake/state.h"
 
@@ -312,9 +312,16 @@ NvrtcResult GetCubin(NvrtcProgram* program, char* cubin) {
 }  // namespace
 
 NvrtcPtr Nvrtc() {
-  static const auto api = std::make_shared<const NvrtcApi>(
-      NvrtcApi{&GetErrorString, &Version, &CreateProgram, &DestroyProgram, &CompileProgram, &GetProgramLogSize,
-               &GetProgramLog, &GetCubinSize, &GetCubin});
+  static const auto api = std::make_shared<const NvrtcApi>(NvrtcApi{{},
+                                                                    &GetErrorString,
+                                                                    &Version,
+                                                                    &CreateProgram,
+                                                                    &DestroyProgram,
+                                                                    &CompileProgram,
+                                                                    &GetProgramLogSize,
+                                                                    &GetProgramLog,
+                                                                    &GetCubinSize,
+                                                                    &GetCubin});
   return api;
 }
 

@@ -5,9 +5,9 @@
 
 #include "base/checked.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/batch_inside.h"
-#include "executor/kernels/cpu/direct_convolution.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/batch_inside.h"
+#include "executor/kernels/cpu/convolution/direct_convolution.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/simd/loops.h"

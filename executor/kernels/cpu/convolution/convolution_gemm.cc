@@ -1,4 +1,4 @@
-#include "executor/kernels/cpu/convolution_gemm.h"
+#include "executor/kernels/cpu/convolution/convolution_gemm.h"
 
 #include <array>
 #include <type_traits>

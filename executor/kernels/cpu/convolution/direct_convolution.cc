@@ -1,9 +1,9 @@
-#include "executor/kernels/cpu/direct_convolution.h"
+#include "executor/kernels/cpu/convolution/direct_convolution.h"
 
 #include <utility>
 
-#include "executor/kernels/cpu/direct_sums.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/direct_sums.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"

@@ -1,4 +1,4 @@
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 
 #include <limits>
 

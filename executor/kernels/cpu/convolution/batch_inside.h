@@ -6,7 +6,7 @@
 
 #include "base/shape.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 
 namespace bindery::cpu {
 

@@ -1,5 +1,5 @@
 // Blocks of threads on a CPU (kernels_body.h), for tests of kernels without a GPU: one thread after the other, or real
-// ones that wait for each other. Memory that a GPU leaves undefined is full of ones. Included before the kernels.
+// ones that wait for each other. Memory that a GPU leaves undefined is full of ones.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#define __device__  // nvcc's word for what runs on GPUs
 
 namespace bindery::cuda {
 

@@ -1,4 +1,4 @@
-#include "executor/kernels/cpu/winograd.h"
+#include "executor/kernels/cpu/convolution/winograd.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/activation_pass.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/simd/loops.h"

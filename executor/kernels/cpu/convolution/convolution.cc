@@ -1,7 +1,11 @@
-// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
-// format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. Some gradients are ours (direct_convolution.h).
-// float64 and integers are products of matrices (convolution_gemm.h).
+// Convolution and its gradients, by one of four ways:
+//   oneDNN's direct algorithms, here: float32, and bfloat16 where CPUs have units for it; weights in the format that the
+//     primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops for these,
+//     other formats are tried in a fixed order
+//   loops of our own, where they are faster (direct_convolution.h)
+//   Winograd's minimal filtering, where runs allow it (winograd.h)
+//   products of matrices: float64, integers, and what is left (convolution_gemm.h)
+// Which of those that a shape allows is taken is measured where that is asked for (executor/kernels/cpu/tuning.h).
 #include "symbol/ops/convolution.h"
 
 #include <fmt/format.h>
@@ -14,15 +18,15 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
-#include "executor/kernels/cpu/convolution_gemm.h"
-#include "executor/kernels/cpu/direct_convolution.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/convolution_gemm.h"
+#include "executor/kernels/cpu/convolution/direct_convolution.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
+#include "executor/kernels/cpu/convolution/winograd.h"
 #include "executor/kernels/cpu/dnnl_faults.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/tuning.h"
 #include "executor/kernels/cpu/util.h"
-#include "executor/kernels/cpu/winograd.h"
 #include "symbol/ops/operations.h"
 
 namespace bindery::cpu {

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/activation_pass.h"
-#include "executor/kernels/cpu/direct_windows.h"
+#include "executor/kernels/cpu/convolution/direct_windows.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "symbol/ops/activation.h"
 
