@@ -14,10 +14,11 @@
 namespace bindery {
 namespace {
 
-// The layer with another weight and a bias.
-NodePtr WithBias(const Node& layer, const Entry& data, const Symbol& weight, const Symbol& bias) {
+// The layer with another weight and a bias, and with what is applied to the norm's result.
+NodePtr WithBias(const Node& layer, const Entry& data, const Symbol& weight, const Symbol& bias, bool relu) {
   const auto remade = [&](auto attrs) {
     attrs.no_bias = false;
+    attrs.activation = relu ? ActivationType::kRelu : ActivationType::kNone;
     return Remake(layer, layer.op(), attrs, {data, weight.entry(), bias.entry()});
   };
   if (&layer.op() == &ConvolutionOp()) return remade(layer.attrs().get<ConvolutionAttrs>());
@@ -76,8 +77,8 @@ Symbol FoldNorms(const Graph& graph, const NodeTypes& types, const std::function
                                         1);
         per_output[0] = -1;
         const Symbol shift = of.size() > 2 ? Symbol(of[2]) - mean : -mean;
-        std::vector<Entry> outputs =
-            OutputsOf(WithBias(layer, of[0], weight * Reshape(scale, {.shape = per_output}), beta + shift * scale));
+        std::vector<Entry> outputs = OutputsOf(
+            WithBias(layer, of[0], weight * Reshape(scale, {.shape = per_output}), beta + shift * scale, attrs.relu));
         outputs.resize(static_cast<size_t>(node->num_outputs()));
         return outputs;
       });

@@ -27,17 +27,18 @@ Symbol Layer(const Symbol& x, int64_t channels, const std::string& name, Convolu
 }
 
 // Layers with and without bias and gamma, of groups, with a stride; residual sums in both orders, of a layer and of two;
-// and a full connection.
+// and a full connection. Some norms cut what is negative themselves.
 Symbol Net(const Symbol& data = Variable("data")) {
   Symbol x = Relu(Layer(data, 16, "conv1", {.no_bias = true}));
   x = Relu(Layer(x, 16, "conv2", {}, {.fix_gamma = false}) + x);
   Symbol shortcut = Layer(x, 24, "shortcut", {.kernel = {1, 1}, .stride = {2, 2}}, {.fix_gamma = false});
-  Symbol y = Relu(Layer(x, 24, "conv3", {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .no_bias = true}));
+  Symbol y =
+      Layer(x, 24, "conv3", {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .no_bias = true}, {.relu = true});
   x = Relu(shortcut + Layer(y, 24, "conv4", {}, {.fix_gamma = false}));
   x = x + Tanh(Layer(x, 24, "conv5", {.kernel = {3, 3}, .pad = {1, 1}, .groups = 24}));
   x = x + Layer(x, 24, "conv6", {.kernel = {1, 1}}, {.fix_gamma = false});
   x = FullyConnected(Flatten(x), {.num_hidden = 10, .no_bias = true}, "fc1");
-  x = Relu(BatchNorm(x, {.fix_gamma = false}, "fc1_bn"));
+  x = BatchNorm(x, {.fix_gamma = false, .relu = true}, "fc1_bn");
   return SoftmaxOutput(FullyConnected(x, {.num_hidden = kClasses}, "fc2"), {}, "softmax");
 }
 
