@@ -6,6 +6,7 @@
 #include "symbol/onnx/importer.h"
 #include "symbol/ops.h"
 #include "symbol/ops/quantized.h"
+#include "symbol/ops/window.h"
 
 namespace bindery::onnx {
 namespace {
@@ -35,11 +36,13 @@ void PadTo(const std::vector<int64_t>& wanted, const Shape& data, bool more_at_e
   if (wanted.size() != spatial || data.rank() != static_cast<int>(spatial) + 2) {
     Throw<ModelError>("attribute \"output_shape\": {} extents for data {}", wanted.size(), data);
   }
+  rule::CheckPerAxis("stride", attrs->stride, spatial, 1);
+  rule::CheckPerAxis("dilate", attrs->dilate, spatial, 1);
   attrs->pad.assign(2 * spatial, 0);
   attrs->output_padding.resize(spatial);
   for (size_t i = 0; i < spatial; ++i) {
-    const int64_t size = data[static_cast<int>(i) + 2], stride = attrs->stride.empty() ? 1 : attrs->stride.at(i);
-    const int64_t extent = CheckedMul(attrs->kernel[i] - 1, attrs->dilate.empty() ? 1 : attrs->dilate.at(i)) + 1;
+    const int64_t size = data[static_cast<int>(i) + 2], stride = attrs->stride.empty() ? 1 : attrs->stride[i];
+    const int64_t extent = CheckedMul(attrs->kernel[i] - 1, attrs->dilate.empty() ? 1 : attrs->dilate[i]) + 1;
     const int64_t whole = CheckedAdd(CheckedAdd(CheckedMul(stride, size - 1), extent), attrs->output_padding[i]);
     const int64_t total = CheckedAdd(whole, -wanted[i]);
     if (total < 0) attrs->output_padding[i] = CheckedAdd(attrs->output_padding[i], -total);

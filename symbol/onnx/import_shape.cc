@@ -105,6 +105,7 @@ void ImportSlice(Importer& im) {
 void ImportSplit(Importer& im) {
   const Symbol x = im.In(0);
   const int64_t parts = im.num_outputs();
+  if (parts == 0) Throw<ModelError>("it has no outputs, so the parts cannot be told");
   const SplitAttrs attrs{.axis = im.Int("axis", 0), .num_outputs = parts};
   if (im.Int("num_outputs", parts) != parts) Throw<ModelError>("attribute \"num_outputs\": it has {} outputs", parts);
   const auto out = [&](const Symbol& all) {

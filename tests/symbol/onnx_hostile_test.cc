@@ -1,6 +1,7 @@
 // ONNX files that were damaged or made to do harm: an error or a model, never a crash, nor more memory than allowed.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 
 #include "symbol/onnx/onnx.h"
@@ -140,6 +141,19 @@ TEST(HostileOnnx, ReadingTakesLittleMemory) {
         q + OnnxNode("Attention", "x x x", "y - - s", OnnxInt("qk_matmul_output_mode", 3) + OnnxInt("is_causal", 1)) +
             y + OnnxOutput("s"),
         23);
+  }
+}
+
+TEST(HostileOnnx, ListsOfOtherLengthsAreErrors) {
+  const std::string x = OnnxInput("x", "N, 2, 4, 4"), y = OnnxNode("Relu", "x", "y") + OnnxOutput("y");
+  EXPECT_NE(ErrorOfGraph(x + OnnxNode("Split", "x", "", OnnxInt("axis", 1)) + y).find("it has no outputs"),
+            std::string::npos);
+  const std::string weight = OnnxFloats("w", "2, 1, 1, 2", "1, 1, 1, 1");
+  for (const char* list : {"strides", "dilations"}) {
+    const std::string error = ErrorOfGraph(
+        x + weight + OnnxNode("ConvTranspose", "x w", "y", OnnxInts("output_shape", "9, 9") + OnnxInts(list, "2")) +
+        OnnxOutput("y"));
+    EXPECT_NE(error.find("must have 2 numbers, one per extent of the kernel, got (2)"), std::string::npos) << error;
   }
 }
 
