@@ -129,16 +129,18 @@ Model Importer::Run() {
 void Importer::CheckOperators() const {
   OperatorList missing;
   std::set<const FunctionProto*> seen;
+  std::vector<const FunctionProto*> called;  // in turn: a file of any size may have each call the next
   const std::function<void(const Nodes&, int64_t)> check = [&](const Nodes& nodes, int64_t opset) {
     for (const NodeProto& node : nodes) {
       const bool is_known = IsOwnDomain(node.domain()) && FindImport(node.op_type(), opset) != nullptr;
       const FunctionProto* function = is_known ? nullptr : FindFunction(node);
       if (!is_known && function == nullptr) missing.Add(FullName(node), NameOf(node));
-      if (function != nullptr && seen.insert(function).second) check(function->node(), OpsetOf(*function));
+      if (function != nullptr && seen.insert(function).second) called.push_back(function);
       for (const AttributeProto& attribute : node.attribute()) check(attribute.g().node(), opset);
     }
   };
   check(model_.graph().node(), opset_);
+  for (size_t i = 0; i < called.size(); ++i) check(called[i]->node(), OpsetOf(*called[i]));
   if (missing.empty()) return;
   Fail(fmt::format("operators of opset {} that cannot be imported, with the nodes that use them: {}", opset_,
                    missing.ToString()));

@@ -157,6 +157,21 @@ TEST(HostileOnnx, ListsOfOtherLengthsAreErrors) {
   }
 }
 
+TEST(HostileOnnx, ALongChainOfFunctionsTakesLittleStack) {
+  std::string functions;
+  constexpr int kFunctions = 60'000;
+  for (int i = 0; i < kFunctions; ++i) {
+    const bool is_last = i + 1 == kFunctions;
+    functions += fmt::format(
+        "functions {{ name: 'f{}' domain: 'd' input: 'a' output: 'b' opset_import {{ version: 17 }} "
+        "node {{ op_type: '{}' domain: '{}' input: 'a' output: 'b' }} }} ",
+        i, is_last ? "Relu" : fmt::format("f{}", i + 1), is_last ? "" : "d");
+  }
+  const std::string bytes =
+      OnnxBytes(OnnxInput("x", "N, 2") + OnnxNode("f0", "x", "y", "domain: 'd'") + OnnxOutput("y"), 17, functions);
+  ExpectErrorWithin(int64_t{1} << 30, "more than 64 graphs within graphs", [&] { ParseOnnx(bytes); });
+}
+
 TEST(HostileOnnx, AttentionOfAnyShapesIsAModelOrAnError) {
   const std::string inside =
       OnnxInt("qk_matmul_output_mode", 3) + OnnxInt("q_num_heads", 2) + OnnxInt("kv_num_heads", 2);
