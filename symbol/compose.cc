@@ -18,7 +18,7 @@ constexpr int kMaxDepth = 16;
 // The small integers of a node as Constants; nothing if one of its outputs is anything else.
 std::vector<Entry> AsConstants(const Node& node, const std::vector<ValueType>& types,
                                const std::vector<std::optional<Numbers>>& numbers) {
-  constexpr double kExact = 0x1p53;
+  constexpr double kExact = 0x1p53;  // from here on it may stand for several integers
   std::vector<Entry> constants;
   if (node.inputs().empty() || node.op().is_random) return constants;
   for (size_t o = 0; o < types.size(); ++o) {
@@ -26,7 +26,7 @@ std::vector<Entry> AsConstants(const Node& node, const std::vector<ValueType>& t
     HostTensor value(types[o].dtype, types[o].shape);
     for (size_t i = 0; i < numbers[o]->size(); ++i) {
       const double number = (*numbers[o])[i].at[0];
-      if (std::abs(number) > kExact) return {};
+      if (std::abs(number) >= kExact) return {};
       value.Set(static_cast<int64_t>(i), number);
     }
     constants.push_back(ConstantInPlaceOf(node, static_cast<int>(o), std::move(value)));

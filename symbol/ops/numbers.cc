@@ -105,6 +105,7 @@ constexpr Unary kUnaryNumbers[] = {
 struct Binary {
   const char* name;
   double (*f)(double a, double b);
+  bool compares = false;  // rounded operands do, too, unless both are large
 };
 constexpr Binary kBinaryNumbers[] = {
     {"Add", [](double a, double b) { return a + b; }},
@@ -113,22 +114,43 @@ constexpr Binary kBinaryNumbers[] = {
     {"Div", [](double a, double b) { return b == 0 ? kUnknown : a / b; }},
     {"Mod", [](double a, double b) { return b == 0 ? kUnknown : a - std::floor(a / b) * b; }},
     {"Power", [](double a, double b) { return std::pow(a, b); }},
-    {"Maximum", [](double a, double b) { return std::max(a, b); }},
-    {"Minimum", [](double a, double b) { return std::min(a, b); }},
-    {"Less", [](double a, double b) { return static_cast<double>(a < b); }},
-    {"LessEqual", [](double a, double b) { return static_cast<double>(a <= b); }},
-    {"Greater", [](double a, double b) { return static_cast<double>(a > b); }},
-    {"GreaterEqual", [](double a, double b) { return static_cast<double>(a >= b); }},
-    {"Equal", [](double a, double b) { return static_cast<double>(a == b); }},
-    {"NotEqual", [](double a, double b) { return static_cast<double>(a != b); }},
-    {"And", [](double a, double b) { return static_cast<double>(a != 0 && b != 0); }},
-    {"Or", [](double a, double b) { return static_cast<double>(a != 0 || b != 0); }},
-    {"Xor", [](double a, double b) { return static_cast<double>((a != 0) != (b != 0)); }},
+    {"Maximum", [](double a, double b) { return std::max(a, b); }, true},
+    {"Minimum", [](double a, double b) { return std::min(a, b); }, true},
+    {"Less", [](double a, double b) { return static_cast<double>(a < b); }, true},
+    {"LessEqual", [](double a, double b) { return static_cast<double>(a <= b); }, true},
+    {"Greater", [](double a, double b) { return static_cast<double>(a > b); }, true},
+    {"GreaterEqual", [](double a, double b) { return static_cast<double>(a >= b); }, true},
+    {"Equal", [](double a, double b) { return static_cast<double>(a == b); }, true},
+    {"NotEqual", [](double a, double b) { return static_cast<double>(a != b); }, true},
+    {"And", [](double a, double b) { return static_cast<double>(a != 0 && b != 0); }, true},
+    {"Or", [](double a, double b) { return static_cast<double>(a != 0 || b != 0); }, true},
+    {"Xor", [](double a, double b) { return static_cast<double>((a != 0) != (b != 0)); }, true},
 };
 
-Numbers RoundedAll(DType dtype, Numbers numbers) {
-  for (Number& number : numbers) number = Map([&](double x) { return Rounded(dtype, x); }, number);
-  return numbers;
+Number RoundedTo(DType dtype, const Number& number) {
+  return Map([&](double x) { return Rounded(dtype, x); }, number);
+}
+
+// A double from 2^53 on may stand for several integers: as an extent or an index it is too much, whichever it is, but
+// nothing is computed from it.
+bool IsExact(DType dtype, double x) { return IsFloat(dtype) || std::abs(x) < 0x1p53; }
+
+// What kernels make of a result; unknown where an integer leaves its type, for there they wrap.
+Number HeldBy(DType dtype, const Number& result, bool is_operand = false) {
+  if (IsFloat(dtype) || dtype == DType::kBool || is_operand) return RoundedTo(dtype, result);
+  const auto held = [&](double x) {
+    return IsExact(dtype, x) && Rounded(dtype, x) == std::trunc(x) ? std::trunc(x) : kUnknown;
+  };
+  return Map(held, result);
+}
+
+// Of two numbers of one type, before the result is one of a type.
+Number Computed(const Binary& row, DType dtype, const Number& a, const Number& b) {
+  const auto told = [&](double x, double y) {
+    const bool exact_x = IsExact(dtype, x), exact_y = IsExact(dtype, y);
+    return (row.compares ? exact_x || exact_y : exact_x && exact_y) ? row.f(x, y) : kUnknown;
+  };
+  return Map(told, a, b);
 }
 
 }  // namespace
@@ -156,7 +178,9 @@ void SameNumbers(InferContext& c) {
 
 void CastNumbers(InferContext& c) {
   if (!Ready(c)) return;
-  c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), *c.in(0).numbers()));
+  Numbers result;
+  for (const Number& x : *c.in(0).numbers()) result.push_back(RoundedTo(*c.out(0).dtype(), x));
+  c.out(0).SetNumbers(std::move(result));
 }
 
 void BroadcastNumbers(InferContext& c) {
@@ -268,20 +292,24 @@ NumbersRule ElementwiseNumbers(std::string_view name) {
   for (const Unary& row : kUnaryNumbers) {
     if (name != row.name) continue;
     return [f = row.f](InferContext& c) {
-      if (!Ready(c)) return;
+      if (!Ready(c) || !c.in(0).dtype()) return;
+      const DType from = *c.in(0).dtype();
+      const auto told = [&](double x) { return IsExact(from, x) ? f(x) : kUnknown; };
       Numbers result;
-      for (const Number& x : *c.in(0).numbers()) result.push_back(Map(f, x));
-      c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), std::move(result)));
+      for (const Number& x : *c.in(0).numbers()) result.push_back(HeldBy(*c.out(0).dtype(), Map(told, x)));
+      c.out(0).SetNumbers(std::move(result));
     };
   }
   for (const Binary& row : kBinaryNumbers) {
     if (name != row.name) continue;
-    return [f = row.f](InferContext& c) {
-      if (!Ready(c)) return;
+    return [row](InferContext& c) {
+      if (!Ready(c) || !c.in(0).dtype()) return;
       const Numbers a = Stretched(c, 0), b = Stretched(c, 1);
       Numbers result;
-      for (size_t i = 0; i < a.size(); ++i) result.push_back(Map(f, a[i], b[i]));
-      c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), std::move(result)));
+      for (size_t i = 0; i < a.size(); ++i) {
+        result.push_back(HeldBy(*c.out(0).dtype(), Computed(row, *c.in(0).dtype(), a[i], b[i]), row.compares));
+      }
+      c.out(0).SetNumbers(std::move(result));
     };
   }
   return {};
@@ -289,24 +317,24 @@ NumbersRule ElementwiseNumbers(std::string_view name) {
 
 NumbersRule ReducedNumbers(std::string_view name) {
   struct Reduction {
-    const char* name;
     double start;
-    double (*f)(double, double);
+    Binary row;
   };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   static constexpr Reduction kRows[] = {
-      {"Sum", 0, [](double a, double b) { return a + b; }},
-      {"Prod", 1, [](double a, double b) { return a * b; }},
-      {"Max", -kInfinity, [](double a, double b) { return std::max(a, b); }},
-      {"Min", kInfinity, [](double a, double b) { return std::min(a, b); }},
+      {0, {"Sum", [](double a, double b) { return a + b; }}},
+      {1, {"Prod", [](double a, double b) { return a * b; }}},
+      {-kInfinity, {"Max", [](double a, double b) { return std::max(a, b); }, true}},
+      {kInfinity, {"Min", [](double a, double b) { return std::min(a, b); }, true}},
   };
-  for (const Reduction& row : kRows) {
+  for (const auto& [start, row] : kRows) {
     if (name != row.name) continue;
-    return [row](InferContext& c) {
+    return [start, row](InferContext& c) {
       if (!Ready(c) || c.out(0).shape()->Elements() != 1) return;
-      Number result = row.start;
-      for (const Number& x : *c.in(0).numbers()) result = Map(row.f, result, x);
-      c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), {result}));
+      const DType dtype = *c.out(0).dtype();
+      Number result = start;
+      for (const Number& x : *c.in(0).numbers()) result = Computed(row, dtype, result, x);
+      c.out(0).SetNumbers({HeldBy(dtype, result, row.compares)});
     };
   }
   return {};

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "executor/predictor.h"
 #include "symbol/graph.h"
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
@@ -125,6 +126,32 @@ TEST(NativeTypes, NarrowIntegersWrapAround) {
                                            {Add(x, x), ones, -56.0},
                                            {Apply(AddNOp(), NoAttrs{}, {x, x}), ones, -56.0}}) {
     EXPECT_EQ(RunGraph(symbol, {{"x", in}}, {}).outputs[0].At(0), wanted) << symbol.name();
+  }
+}
+
+// Constants are folded by the same arithmetic: exactly, and where a type ends it begins anew.
+TEST(NativeTypes, FoldedIntegersAreThoseThatAreComputed) {
+  const auto integers = [](DType dtype, std::vector<int64_t> values) {
+    HostTensor tensor(DType::kInt64, {1, std::ssize(values)});
+    std::memcpy(tensor.raw(), values.data(), static_cast<size_t>(tensor.bytes()));
+    return tensor.Cast(dtype);
+  };
+  const auto computed = [](const Symbol& a, const Symbol& b, const HostTensorMap& inputs) {
+    const Symbol x = Variable("x");
+    const Symbol all =
+        Group({x + (a + b), x + (a - b), x + a * b, x + Negative(a), x + Square(b), Where(Less(a, b - a), x, a)});
+    PredictorOptions options;
+    for (const auto& [name, value] : inputs) options.inputs.push_back({name, value.shape(), value.dtype()});
+    return Predictor(Model{.symbol = all}, options).Predict(inputs);
+  };
+  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;
+  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64}) {
+    const HostTensor a = integers(dtype, {kOdd, INT64_MAX, INT64_MIN, 200, -100}),
+                     b = integers(dtype, {2, 3, 1, 100, 77});
+    const HostTensor zeros(dtype, {1, 5});
+    const auto folded = computed(Constant(a), Constant(b), {{"x", zeros}});
+    const auto run = computed(Variable("a"), Variable("b"), {{"x", zeros}, {"a", a}, {"b", b}});
+    for (size_t i = 0; i < run.size(); ++i) EXPECT_EQ(folded[i], run[i]) << ToString(dtype) << ", output " << i;
   }
 }
 
