@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -69,6 +70,13 @@ Folded FoldConcat(Importer& im, const std::vector<Numbers>& inputs) {
 // Of two numbers; nothing where the batch would have to be known, or where it is better left to the operator.
 std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y) {
   const bool fixed = x.batches == 0 && y.batches == 0;
+  if (fixed && (op == "Add" || op == "Sub" || op == "Mul")) {
+    int64_t result;
+    const bool wraps = op == "Add"   ? __builtin_add_overflow(x.fixed, y.fixed, &result)
+                       : op == "Sub" ? __builtin_sub_overflow(x.fixed, y.fixed, &result)
+                                     : __builtin_mul_overflow(x.fixed, y.fixed, &result);
+    return wraps ? std::nullopt : std::optional(Extent{result, 0});
+  }
   if (op == "Add") return x + y;
   if (op == "Sub") return x - y;
   if (op == "Mul" && (x.batches == 0 || y.batches == 0)) return x.batches == 0 ? y * x.fixed : x * y.fixed;
@@ -204,6 +212,16 @@ Folded FoldCast(Importer& im, const std::vector<Numbers>& inputs) {
   return result;
 }
 
+// Does the type hold them? If not, what the operator makes of them depends on the type.
+bool Fit(const Numbers& numbers) {
+  return Dispatch(numbers.dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      return std::ranges::all_of(numbers.values, [](const Extent& extent) { return std::in_range<T>(extent.fixed); });
+    }
+    return true;
+  });
+}
+
 // What computes with the numbers of all its inputs, at least so many and at most that many.
 struct FoldRow {
   size_t least, most;
@@ -253,7 +271,8 @@ std::optional<Numbers> Fold(Importer& im) {
     inputs.push_back(std::move(*numbers));
   }
   const auto& [least, most, fold] = row->second;
-  return inputs.size() < least || inputs.size() > most ? std::nullopt : fold(im, inputs);
+  Folded result = inputs.size() < least || inputs.size() > most ? std::nullopt : fold(im, inputs);
+  return result && Fit(*result) ? result : std::nullopt;
 }
 
 }  // namespace bindery::onnx

@@ -113,23 +113,25 @@ void ImportCastLike(Importer& im) {
   im.Out(Cast(im.In(0), {.dtype = im.DTypeOf(im.In(1))}, im.name()));
 }
 
-template <class T>
-HostTensor ListOf(DType dtype, const std::vector<T>& list) {
-  HostTensor tensor(dtype, {static_cast<int64_t>(list.size())});
-  for (size_t i = 0; i < list.size(); ++i) tensor.Set(static_cast<int64_t>(i), static_cast<double>(list[i]));
+template <class T, class From>
+HostTensor TensorOf(const Shape& shape, const std::vector<From>& values) {
+  HostTensor tensor(kDTypeOf<T>, shape);
+  std::ranges::transform(values, tensor.data<T>().begin(), [](From value) { return static_cast<T>(value); });
   return tensor;
+}
+template <class T, class From>
+HostTensor ListOf(const std::vector<From>& values) {
+  return TensorOf<T>({std::ssize(values)}, values);
 }
 
 void ImportConstant(Importer& im) {
   if (auto tensor = im.Tensor("value")) return im.OutConstant(std::move(*tensor));
-  if (im.HasAttribute("value_int")) {
-    return im.OutConstant(HostTensor::Full(DType::kInt64, {}, static_cast<double>(im.Int("value_int", 0))));
-  }
+  if (im.HasAttribute("value_int")) return im.OutConstant(TensorOf<int64_t>({}, std::vector{im.Int("value_int", 0)}));
   if (im.HasAttribute("value_float")) {
     return im.OutConstant(HostTensor::Full(DType::kFloat32, {}, im.Float("value_float", 0)));
   }
-  if (im.HasAttribute("value_ints")) return im.OutConstant(ListOf(DType::kInt64, im.Ints("value_ints")));
-  if (im.HasAttribute("value_floats")) return im.OutConstant(ListOf(DType::kFloat32, im.Floats("value_floats")));
+  if (im.HasAttribute("value_ints")) return im.OutConstant(ListOf<int64_t>(im.Ints("value_ints")));
+  if (im.HasAttribute("value_floats")) return im.OutConstant(ListOf<float>(im.Floats("value_floats")));
   Throw<ModelError>("it has no value that is a tensor of numbers");
 }
 

@@ -188,6 +188,10 @@ std::optional<Numbers> Importer::NumbersOf(int input) const {
       value.constant->elements() > int64_t{kMaxNumbers}) {
     return std::nullopt;
   }
+  if (value.constant->dtype() == DType::kUInt64 &&  // of which int64 has not all
+      std::ranges::any_of(value.constant->data<uint64_t>(), [](uint64_t number) { return number > INT64_MAX; })) {
+    return std::nullopt;
+  }
   return Numbers{StaticExtents(input), value.constant->shape().rank() == 0, value.constant->dtype()};
 }
 

@@ -106,6 +106,40 @@ TEST(OnnxImport, EqualWeightsAreParametersOfTheirOwn) {
   EXPECT_EQ(model.params.at("c"), model.params.at("b"));
 }
 
+// Of all bits: not all are doubles, and what leaves its type is left to the operators, which wrap.
+TEST(OnnxImport, IntegersAreTakenAsTheyAre) {
+  const auto constant = [](const std::string& graph) {
+    const Model model = Import(OnnxInput("x", "N, 2") + graph + OnnxOutput("c"));
+    NodePtr node = model.symbol.entry().node;
+    while (!ConstantValue(*node)) node = node->inputs().at(0).node;
+    return *ConstantValue(*node);
+  };
+  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;
+  EXPECT_EQ(constant(OnnxNode("Constant", "", "c", OnnxInt("value_int", kOdd))).data<int64_t>()[0], kOdd);
+  EXPECT_EQ(
+      constant(OnnxNode("Constant", "", "c", OnnxInts("value_ints", fmt::format("1, {}", kOdd)))).data<int64_t>()[1],
+      kOdd);
+  const std::string most = "initializer { name: 'm' data_type: 13 dims: 1 uint64_data: 18446744073709551615 } ";
+  EXPECT_EQ(constant(most + OnnxNode("Identity", "m", "c")).data<uint64_t>()[0], UINT64_MAX);
+
+  const auto kept = [](const std::string& numbers, const char* op) {  // is the operator left?
+    const Model model = Import(OnnxInput("x", "N, 2") + numbers + OnnxNode(op, "a b", "c") + OnnxOutput("c"));
+    return !ConstantValue(*model.symbol.entry().node);
+  };
+  const auto bytes = [](int a, int b) {
+    return fmt::format(
+        "initializer {{ name: 'a' data_type: 2 dims: 1 int32_data: {} }} "
+        "initializer {{ name: 'b' data_type: 2 dims: 1 int32_data: {} }} ",
+        a, b);
+  };
+  EXPECT_TRUE(kept(bytes(200, 100), "Add"));
+  EXPECT_TRUE(kept(bytes(1, 2), "Sub"));
+  EXPECT_FALSE(kept(bytes(100, 100), "Add"));
+  const std::string large = OnnxInt64s("a", "1", std::to_string(int64_t{1} << 62)) + OnnxInt64s("b", "1", "3");
+  EXPECT_TRUE(kept(large, "Mul"));
+  EXPECT_FALSE(kept(large, "Sub"));
+}
+
 TEST(OnnxImport, StatesOfZerosAreOfAnyBatch) {
   const std::string head =
       OnnxInput("x", "T, batch, 3") + OnnxInt64s("s", "3", "1, 2, 4") + OnnxNode("ConstantOfShape", "s", "h");
