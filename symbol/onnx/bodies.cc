@@ -45,16 +45,21 @@ void Importer::ReadInitializers(const GraphProto& graph) {
 }
 
 // A file of any size may ask for any number of steps, and of functions that call others: what that makes is limited.
+void Importer::Charge(int64_t more) {
+  if (more > kMaxUnrolled - unrolled_ || unrolled_bytes_ > kMaxUnrolledBytes) {
+    Throw<ModelError>(
+        "its graphs within nodes and its functions make more than {} nodes and values, or {} bytes of them",
+        kMaxUnrolled, kMaxUnrolledBytes);
+  }
+  unrolled_ += more;
+}
+
 void Importer::RunNodes(Frame* frame, const std::string& suffix, int64_t opset, const Nodes& nodes) {
   if (depth_ == kMaxDepth) Throw<ModelError>("more than {} graphs within graphs", kMaxDepth);
-  unrolled_ += nodes.size() + 1;
   for (const NodeProto& node : nodes) {
     unrolled_bytes_ += static_cast<int64_t>(node.ByteSizeLong() + name_.size());
   }
-  if (unrolled_ > kMaxUnrolled || unrolled_bytes_ > kMaxUnrolledBytes) {
-    Throw<ModelError>("its graphs within nodes and its functions make more than {} nodes, or {} bytes of them",
-                      kMaxUnrolled, kMaxUnrolledBytes);
-  }
+  Charge(nodes.size() + 1);
   const auto outer = std::tuple(frame_, node_, name_, prefix_, asked_, opset_);
   frame_ = frame;
   prefix_ = name_ + suffix + "_";
@@ -69,12 +74,16 @@ std::unique_ptr<Body> Importer::OpenBody(const char* key) {
   const AttributeProto* attribute = FindOf(key, ATTRIBUTE_GRAPH, "a graph");
   if (attribute == nullptr) Throw<ModelError>("attribute \"{}\" is missing", key);
   auto body = std::make_unique<Body>(&attribute->g());
-  CountUses(body->graph->node(), 1, &body->uses);
-  for (const ValueInfoProto& output : body->graph->output()) ++body->uses[output.name()];
-  for (const ValueInfoProto& input : body->graph->input()) body->uses[input.name()] += kOften;
-  for (const TensorProto& tensor : body->graph->initializer()) body->uses[tensor.name()] += kOften;
+  Charge(body->graph->initializer_size());
+  Uses& uses = uses_of_[body->graph];
+  if (uses.empty()) {
+    CountUses(body->graph->node(), 1, &uses);
+    for (const ValueInfoProto& output : body->graph->output()) ++uses[output.name()];
+    for (const ValueInfoProto& input : body->graph->input()) uses[input.name()] += kOften;
+    for (const TensorProto& tensor : body->graph->initializer()) uses[tensor.name()] += kOften;
+  }
   body->frame.outer = frame_;
-  body->frame.uses = &body->uses;
+  body->frame.uses = &uses;
   body->frame.attributes = frame_->attributes;
   Frame* const outer = std::exchange(frame_, &body->frame);
   ReadInitializers(*body->graph);
@@ -88,7 +97,8 @@ std::vector<ValuePtr> Importer::Run(const Body& body, const std::vector<ValuePtr
   if (std::ssize(inputs) != graph.input_size()) {
     Throw<ModelError>("its graph has {} inputs, expected {}", graph.input_size(), inputs.size());
   }
-  Frame frame{.outer = &body.frame, .uses = &body.uses, .attributes = body.frame.attributes};
+  Charge(int64_t{graph.input_size()} + graph.output_size() + std::ssize(body.frame.attributes));
+  Frame frame{.outer = &body.frame, .uses = body.frame.uses, .attributes = body.frame.attributes};
   for (int i = 0; i < graph.input_size(); ++i) {
     if (!frame.values.emplace(graph.input(i).name(), inputs[static_cast<size_t>(i)]).second) {
       Throw<ModelError>("its graph has two inputs {}", QuotedName(graph.input(i).name()));
@@ -125,7 +135,7 @@ int64_t Importer::OpsetOf(const FunctionProto& function) const {
 }
 
 void Importer::Call(const FunctionProto& function) {
-  Uses& uses = function_uses_[&function];
+  Uses& uses = uses_of_[&function];
   if (uses.empty()) {
     CountUses(function.node(), 1, &uses);
     for (const std::string& output : function.output()) ++uses[output];
@@ -134,6 +144,8 @@ void Importer::Call(const FunctionProto& function) {
   if (num_inputs() > function.input_size()) {
     Throw<ModelError>("{} inputs of a function with {}", num_inputs(), function.input_size());
   }
+  Charge(int64_t{function.input_size()} + function.output_size() + function.attribute_size() +
+         function.attribute_proto_size());
   Frame frame{.uses = &uses};
   for (int i = 0; i < function.input_size(); ++i) {
     frame.values.emplace(function.input(i), Has(i) ? ValueOf(i) : nullptr);

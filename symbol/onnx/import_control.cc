@@ -64,6 +64,7 @@ void ImportLoop(Importer& im) {
                       carried.size());
   }
   std::vector<std::vector<Symbol>> scanned(given - 1 - carried.size());
+  const auto place = [&](size_t i) { return static_cast<int>(carried.size() + i); };  // among the outputs
   for (int64_t step = 0; step < trips && goes_on; ++step) {
     Values inputs = {ValueOf(HostTensor::Full(DType::kInt64, {}, static_cast<double>(step))),
                      ValueOf(HostTensor::Full(DType::kBool, {}, 1))};
@@ -72,13 +73,13 @@ void ImportLoop(Importer& im) {
     if (!outputs[0]->constant) Throw<ModelError>("whether it goes on after step {} is computed", step);
     goes_on = Truth(*outputs[0]->constant, "its condition");
     std::copy_n(outputs.begin() + 1, carried.size(), carried.begin());
-    for (size_t i = 0; i < scanned.size(); ++i) scanned[i].push_back(im.SymbolOf(*outputs[1 + carried.size() + i]));
+    for (size_t i = 0; i < scanned.size(); ++i) {
+      if (im.IsRead(place(i))) scanned[i].push_back(im.SymbolOf(*outputs[1 + carried.size() + i]));
+    }
   }
-  int next = 0;
-  for (const ValuePtr& value : carried) im.OutValue(next++, value);
-  for (const std::vector<Symbol>& steps : scanned) {
-    if (im.IsRead(next)) im.Out(next, Stacked(im, steps, 0));
-    ++next;
+  for (size_t i = 0; i < carried.size(); ++i) im.OutValue(static_cast<int>(i), carried[i]);
+  for (size_t i = 0; i < scanned.size(); ++i) {
+    if (im.IsRead(place(i))) im.Out(place(i), Stacked(im, scanned[i], 0));
   }
 }
 
@@ -102,8 +103,7 @@ std::vector<Symbol> RunScan(Importer& im, const Body& body, const ScanAxes& axes
     if (extent < 1 || (i > 0 && extent != length)) {
       Throw<ModelError>("expected sequences of one known length, got {} along axis {}", im.ShapeOf(x), axis);
     }
-    if (extent > Importer::kMaxUnrolled)
-      Throw<ModelError>("{} steps, at most {} are possible", extent, Importer::kMaxUnrolled);
+    im.Charge(extent);  // before so many parts are made
     length = extent;
     parts.push_back(SliceChannel(x, {.num_outputs = length, .axis = axis, .squeeze_axis = true}));
   }
@@ -158,11 +158,12 @@ void ImportScanOfSamples(Importer& im) {
   const ScanAxes axes{.in = {}, .out = {}, .in_backward = im.Ints("directions"), .out_backward = {}};
   if (im.Has(0)) Throw<ModelError>("input 0: sequences of several lengths cannot be had");
   const int64_t samples = im.ShapeOf(im.In(1))[im.AxisOf(im.In(1), 0)];
-  if (samples < 1 || samples > Importer::kMaxUnrolled) {
+  if (samples < 1) {
     Throw<ModelError>("input 1: how many samples there are must be known, got {}", im.ShapeOf(im.In(1)));
   }
   std::vector<Symbol> inputs;
   for (int i = 1; i < im.num_inputs(); ++i) {
+    im.Charge(samples);
     inputs.push_back(SliceChannel(im.In(i), {.num_outputs = samples, .axis = 0, .squeeze_axis = true}));
   }
   std::vector<std::vector<Symbol>> outputs(static_cast<size_t>(body->graph->output_size()));

@@ -72,10 +72,9 @@ struct Frame {
   std::map<std::string, const AttributeProto*> attributes = {};  // of a function's call
 };
 
-// A graph within a node: its initializers are read once, however often it is run.
+// A graph within a node.
 struct Body {
   const GraphProto* graph;
-  Uses uses = {};
   Frame frame = {};
 };
 
@@ -164,7 +163,7 @@ class Importer {
   void OutWeight(int input);  // that weight, as if the file had it by the output's name
 
   // --- Values, and graphs within nodes. All that is made of those is limited, however often they are run.
-  static constexpr int64_t kMaxUnrolled = 100'000;  // steps, and nodes in them
+  void Charge(int64_t more);  // for steps, and nodes and values in them: throws if so many more are too many
   const ValuePtr& ValueOf(int input) const;
   Symbol SymbolOf(Value& value);
   void OutValue(int output, const ValuePtr& value);
@@ -175,7 +174,8 @@ class Importer {
 
  private:
   using Nodes = google::protobuf::RepeatedPtrField<NodeProto>;
-  static constexpr int64_t kMaxUnrolledBytes = int64_t{1} << 28;  // of the messages of kMaxUnrolled nodes
+  static constexpr int64_t kMaxUnrolled = 100'000;                // steps, and nodes and values in them
+  static constexpr int64_t kMaxUnrolledBytes = int64_t{1} << 28;  // of the nodes' messages
   static constexpr int kMaxDepth = 64;                            // of calls and graphs within others
   void DeclareInputs();
   void DeclareInput(const ValueInfoProto& input);
@@ -220,7 +220,7 @@ class Importer {
   std::unordered_map<const NodeProto*, ValuePtr> constants_;  // of graphs within nodes, which may be run many times
   using FunctionName = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
   std::map<FunctionName, const FunctionProto*> functions_;
-  std::unordered_map<const FunctionProto*, Uses> function_uses_;
+  std::unordered_map<const google::protobuf::Message*, Uses> uses_of_;  // functions and graphs within nodes
   int64_t unrolled_ = 0, unrolled_bytes_ = 0;
   int depth_ = 0;
 

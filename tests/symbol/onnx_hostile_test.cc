@@ -172,6 +172,37 @@ TEST(HostileOnnx, ALongChainOfFunctionsTakesLittleStack) {
   ExpectErrorWithin(int64_t{1} << 30, "more than 64 graphs within graphs", [&] { ParseOnnx(bytes); });
 }
 
+// What steps take and give counts, and what sequences are cut into, not the nodes alone.
+TEST(HostileOnnx, ManyValuesOfStepsTakeLittleMemory) {
+  const auto expect_limited = [](const std::string& graph, const std::string& functions = "") {
+    const std::string bytes = OnnxBytes(graph, 17, functions);
+    ExpectErrorWithin(64 << 20, "make more than 100000 nodes and values", [&] { ParseOnnx(bytes); });
+  };
+  const auto times = [](int count, const std::string& text) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const std::string one = "attribute { name: 'scan_input_axes' type: 7 " + times(400, "ints: 1 ") + "} ";
+  expect_limited(OnnxInput("x", "2, 65536") +
+                 OnnxNode("Scan", times(399, "x ") + "x", "y",
+                          OnnxInt("num_scan_inputs", 400) + one +
+                              OnnxGraph("body", OnnxInput("a", "2") + OnnxNode("Relu", "a", "b") + OnnxOutput("b"))) +
+                 OnnxOutput("y"));
+  expect_limited(OnnxInput("x", "N, 2") + OnnxInput("v", "2") + OnnxInt64s("trips", "", "2000") +
+                 OnnxNode("Loop", "trips -", "y",
+                          OnnxGraph("body", OnnxInput("i", "", 7) + OnnxInput("go", "", 9) + OnnxOutput("go") +
+                                                times(1000, OnnxOutput("v")))) +
+                 OnnxOutput("y"));
+  const std::string function = "functions { name: 'f' domain: 'd' output: 'b' opset_import { version: 17 } ";
+  expect_limited(
+      OnnxInput("x", "N, 2") + times(1000, OnnxNode("f", "x", "", "domain: 'd'")) + OnnxOutput("x"), function + [] {
+        std::string inputs;
+        for (int i = 0; i < 1000; ++i) inputs += fmt::format("input: 'a{}' ", i);
+        return inputs;
+      }() + "} ");
+}
+
 TEST(HostileOnnx, AttentionOfAnyShapesIsAModelOrAnError) {
   const std::string inside =
       OnnxInt("qk_matmul_output_mode", 3) + OnnxInt("q_num_heads", 2) + OnnxInt("kv_num_heads", 2);
