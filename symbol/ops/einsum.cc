@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "base/error.h"
 #include "symbol/ops/arrange.h"
@@ -197,9 +198,15 @@ Symbol Einsum(const std::string& equation, const std::vector<Symbol>& operands, 
   }
 
   // What is needed after operand i: by the output and by those behind it.
+  std::map<int, size_t> last;  // operand that has a label
+  for (size_t i = 0; i < terms.size(); ++i) {
+    for (const int label : terms[i].labels) last[label] = i;
+  }
   const auto needed = [&](size_t i) {
     Labels labels = output;
-    for (; i < terms.size(); ++i) labels = Joined({labels, terms[i].labels});
+    for (const auto& [label, operand] : last) {
+      if (operand >= i) labels.push_back(label);
+    }
     return labels;
   };
   Term result = Reduced(terms[0], needed(1));

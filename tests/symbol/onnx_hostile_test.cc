@@ -203,6 +203,19 @@ TEST(HostileOnnx, ManyValuesOfStepsTakeLittleMemory) {
       }() + "} ");
 }
 
+TEST(HostileOnnx, ProductsOfManyOperandsTakeLittleTime) {
+  constexpr int kOperands = 5000;
+  std::string inputs = "x", equation = "a";
+  for (int i = 1; i < kOperands; ++i) inputs += " x", equation += ",a";
+  const std::string bytes =
+      OnnxBytes(OnnxInput("x", "N") +
+                OnnxNode("Einsum", inputs, "y", fmt::format("attribute {{ name: 'equation' s: '{}->a' }}", equation)) +
+                OnnxOutput("y"));
+  const std::clock_t begin = std::clock();
+  ExpectModelOrError(bytes);
+  EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);
+}
+
 TEST(HostileOnnx, AttentionOfAnyShapesIsAModelOrAnError) {
   const std::string inside =
       OnnxInt("qk_matmul_output_mode", 3) + OnnxInt("q_num_heads", 2) + OnnxInt("kv_num_heads", 2);
