@@ -167,10 +167,11 @@ Folded FoldRange(Importer&, const std::vector<Numbers>& inputs) {
   return result;
 }
 
-// A list is of one axis or none: which, the axes say.
-Folded FoldAxes(Importer& im, Numbers data, bool to_scalar) {
-  im.Ints("axes");
-  if (data.is_scalar == to_scalar || data.values.size() != 1) return std::nullopt;
+// One number, with its axis taken away or with one added; more axes are no list's.
+Folded FoldAxes(Importer& im, const std::vector<Numbers>& inputs, bool to_scalar) {
+  Numbers data = inputs[0];
+  const size_t axes = inputs.size() > 1 ? inputs[1].values.size() : im.Ints("axes").size();
+  if (data.is_scalar == to_scalar || data.values.size() != 1 || (!to_scalar && axes != 1)) return std::nullopt;
   data.is_scalar = to_scalar;
   return data;
 }
@@ -239,8 +240,8 @@ const std::unordered_map<std::string, FoldRow>& FoldRows() {
         {"ReduceProd", {1, 1, FoldProduct}},
         {"Reshape", {2, 2, FoldReshape}},
         {"Slice", {3, 5, FoldSlice}},
-        {"Squeeze", {1, 2, [](Importer& im, const auto& inputs) { return FoldAxes(im, inputs[0], true); }}},
-        {"Unsqueeze", {1, 2, [](Importer& im, const auto& inputs) { return FoldAxes(im, inputs[0], false); }}},
+        {"Squeeze", {1, 2, [](Importer& im, const auto& inputs) { return FoldAxes(im, inputs, true); }}},
+        {"Unsqueeze", {1, 2, [](Importer& im, const auto& inputs) { return FoldAxes(im, inputs, false); }}},
         {"Where", {3, 3, FoldWhere}},
     };
     for (const char* op : {"Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max",

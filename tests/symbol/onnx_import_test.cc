@@ -140,6 +140,13 @@ TEST(OnnxImport, IntegersAreTakenAsTheyAre) {
   EXPECT_FALSE(kept(large, "Sub"));
 }
 
+TEST(OnnxImport, ANumberMayGetSeveralAxes) {
+  const Model model = Import(OnnxInput("x", "N, 2") + OnnxInt64s("c", "", "5") + OnnxInt64s("axes", "2", "0, 1") +
+                             OnnxInt64s("d", "1, 1", "6") + OnnxNode("Unsqueeze", "c axes", "u") +
+                             OnnxNode("Concat", "u d", "y", OnnxInt("axis", 1)) + OnnxOutput("y"));
+  EXPECT_EQ(*InferShapesPartial(model.symbol, {}).outputs[0], (Shape{1, 2}));
+}
+
 TEST(OnnxImport, StatesOfZerosAreOfAnyBatch) {
   const std::string head =
       OnnxInput("x", "T, batch, 3") + OnnxInt64s("s", "3", "1, 2, 4") + OnnxNode("ConstantOfShape", "s", "h");
