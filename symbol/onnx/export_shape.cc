@@ -41,11 +41,16 @@ void ExportConcat(Exporter& ex) {
   ex.Set("axis", ex.attrs<ConcatAttrs>().axis);
 }
 
+// Backward, ONNX' largest end is behind the last element, and the beginning is reached by the smallest.
 void ExportSlice(Exporter& ex) {
   const auto& attrs = ex.attrs<SliceAttrs>();
   const std::vector<int64_t> axes = attrs.axes.empty() ? FirstAxes(attrs.begin.size()) : attrs.axes;
+  std::vector<int64_t> ends = attrs.end;
+  for (size_t i = 0; i < attrs.step.size(); ++i) {
+    if (attrs.step[i] < 0 && ends[i] == kSliceEnd) ends[i] = INT64_MIN;
+  }
   Exporter::Names inputs = {ex.In(0), ex.Extents(attrs.begin, attrs.begin_batches, "starts"),
-                            ex.Extents(attrs.end, attrs.end_batches, "ends"), ex.Ints(axes, "axes")};
+                            ex.Extents(ends, attrs.end_batches, "ends"), ex.Ints(axes, "axes")};
   if (!attrs.step.empty()) inputs.push_back(ex.Ints(attrs.step, "steps"));
   ex.Out("Slice", inputs);
 }

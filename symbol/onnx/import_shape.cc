@@ -76,11 +76,22 @@ void ImportSliceByAttributes(Importer& im) {
   im.Out(Slice(im.In(0), {.begin = im.Ints("starts"), .end = im.Ints("ends"), .axes = im.Ints("axes")}, im.name()));
 }
 
+// Backward, nothing is before an end behind the last element; our largest, kSliceEnd, would be the beginning.
+Extents EndsOf(Importer& im) {
+  Extents ends = im.StaticExtents(2);
+  const HostTensor* steps = im.Has(4) ? im.Constant(4) : nullptr;
+  for (size_t i = 0; steps != nullptr && i < ends.size() && static_cast<int64_t>(i) < steps->elements(); ++i) {
+    if (steps->At(static_cast<int64_t>(i)) < 0 && ends[i] == Extent{kSliceEnd, 0}) ends[i].fixed = kSliceEnd / 2;
+  }
+  return ends;
+}
+
 void ImportSlice(Importer& im) {
   bool is_computed = false;
   for (int i = 1; i < im.num_inputs(); ++i) is_computed = is_computed || im.IsComputed(i);
   if (is_computed) {
-    std::vector<Symbol> inputs = {im.In(0), im.In(1), im.In(2)};
+    const Symbol ends = im.Constant(2) != nullptr ? im.List(rule::FixedParts(EndsOf(im))) : im.In(2);
+    std::vector<Symbol> inputs = {im.In(0), im.In(1), ends};
     const int64_t count = im.LengthOf(1);
     if (count > Shape::kMaxRank) Throw<ModelError>("{} axes are sliced", count);
     std::vector<int64_t> axes, steps(static_cast<size_t>(count), 1);
@@ -90,7 +101,7 @@ void ImportSlice(Importer& im) {
     return im.Out(SliceBy(inputs, im.name()));
   }
   const auto list = [&](int input) { return im.Has(input) ? im.StaticInts(input) : std::vector<int64_t>(); };
-  const Extents begin = im.StaticExtents(1), end = im.StaticExtents(2);
+  const Extents begin = im.StaticExtents(1), end = EndsOf(im);
   im.Out(Slice(im.In(0),
                {.begin = rule::FixedParts(begin),
                 .end = rule::FixedParts(end),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -124,6 +125,44 @@ TEST(OnnxExport, BitsByArithmetic) {
     const RunResult actual = RunGraph(loaded.symbol, values, options), expected = RunGraph(all, values, options);
     for (size_t i = 0; i < 4; ++i) ExpectEqual(actual.outputs[i], expected.outputs[i]);
   }
+}
+
+// What a file's nodes are, those of bodies left out.
+std::set<std::string> NodesOf(const std::string& bytes) {
+  onnx::ModelProto model;
+  model.ParseFromString(bytes);
+  std::set<std::string> nodes;
+  for (const auto& node : model.graph().node()) nodes.insert(node.op_type());
+  return nodes;
+}
+
+// Through ONNX and back; returns the file's nodes.
+std::set<std::string> ExpectTheSame(const Symbol& symbol, const HostTensorMap& values) {
+  const std::string bytes = SerializeOnnx({.symbol = Declared(symbol, values)});
+  const Model loaded = ParseOnnx(bytes);
+  const RunOptions options{.mode = Mode::kPredict, .batch_axes = OpenAxesOf(loaded.symbol)};
+  const RunResult actual = RunGraph(loaded.symbol, values, options), expected = RunGraph(symbol, values, options);
+  for (size_t i = 0; i < expected.outputs.size(); ++i) ExpectEqual(actual.outputs[i], expected.outputs[i]);
+  return NodesOf(bytes);
+}
+
+// ONNX has none but the smallest number for "to the beginning".
+TEST(OnnxExport, ASliceBackwardToTheEndGoesToTheBeginning) {
+  const Symbol y = Slice(Variable("x", {.shape = Shape{kUnknownDim, 5}}),
+                         {.begin = {-1, 0}, .end = {kSliceEnd, kSliceEnd}, .step = {-1, 2}, .axes = {1, 0}}, "y");
+  const std::string bytes = SerializeOnnx({.symbol = y});
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(bytes));
+  const std::string& ends = model.graph().node(0).input(2);
+  for (const auto& tensor : model.graph().initializer()) {
+    if (tensor.name() != ends) continue;
+    int64_t values[2];
+    ASSERT_EQ(tensor.raw_data().size(), sizeof(values));
+    std::memcpy(values, tensor.raw_data().data(), sizeof(values));
+    EXPECT_EQ(values[0], INT64_MIN);
+    EXPECT_EQ(values[1], INT64_MAX);
+  }
+  ExpectTheSame(y, {{"x", HostTensor::From({1, 5}, {1, 2, 3, 4, 5})}});
 }
 
 TEST(OnnxExport, AHeadTrainedByCtcPredictsProbabilities) {

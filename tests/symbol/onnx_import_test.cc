@@ -147,6 +147,21 @@ TEST(OnnxImport, ANumberMayGetSeveralAxes) {
   EXPECT_EQ(*InferShapesPartial(model.symbol, {}).outputs[0], (Shape{1, 2}));
 }
 
+// The largest end is behind the last element, backward, too: nothing is before it.
+TEST(OnnxImport, ASliceBackwardEndsBeforeItsEnd) {
+  const auto taken = [](const std::string& end, const std::string& x, const std::string& begin) {
+    const Model model = Import(OnnxInput("x", x) + begin + OnnxInt64s("e", "1", end) + OnnxInt64s("axes", "1", "1") +
+                               OnnxInt64s("by", "1", "-1") + OnnxNode("Slice", "x b e axes by", "y") + OnnxOutput("y"));
+    return OutputShape(model, "x", {1, 5})[1];
+  };
+  const std::string last = OnnxInt64s("b", "1", "9223372036854775807");
+  const std::string computed = OnnxNode("Shape", "x", "s", OnnxInt("start", 1)) + OnnxNode("Identity", "s", "b");
+  EXPECT_EQ(taken("9223372036854775807", "N, 5", last), 0);
+  EXPECT_EQ(taken("-9223372036854775808", "N, 5", last), 5);
+  EXPECT_EQ(taken("9223372036854775807", "N, M", computed), 0);
+  EXPECT_EQ(taken("-9223372036854775808", "N, M", computed), 5);
+}
+
 TEST(OnnxImport, StatesOfZerosAreOfAnyBatch) {
   const std::string head =
       OnnxInput("x", "T, batch, 3") + OnnxInt64s("s", "3", "1, 2, 4") + OnnxNode("ConstantOfShape", "s", "h");
