@@ -163,9 +163,7 @@ void ExportCumProd(Exporter& ex) {
   const DType dtype = ex.DTypeOfInput(0);
   const std::string sums = ex.Add("ReduceSum", {ex.In(0), ex.Ints({attrs.axis}, "axis")});  // for their shape
   ex.Set("keepdims", int64_t{0});
-  HostTensor one(dtype, {1});
-  one.Set(0, 1);
-  const std::string ones = ex.Add("Expand", {ex.Constant(one, "one"), ex.Add("Shape", {sums})});
+  const std::string ones = ex.Add("Expand", {ex.Number(1, dtype), ex.Add("Shape", {sums})});
 
   GraphProto body;
   body.set_name(ex.NewName("body"));

@@ -146,6 +146,10 @@ std::set<std::string> ExpectTheSame(const Symbol& symbol, const HostTensorMap& v
   return NodesOf(bytes);
 }
 
+TEST(OnnxExport, ProductsAlongAVector) {
+  ExpectTheSame(CumProd(Variable("x"), {.axis = 0}, "y"), {{"x", HostTensor::From({4}, {1, 2, 3, 4})}});
+}
+
 // ONNX has none but the smallest number for "to the beginning".
 TEST(OnnxExport, ASliceBackwardToTheEndGoesToTheBeginning) {
   const Symbol y = Slice(Variable("x", {.shape = Shape{kUnknownDim, 5}}),
