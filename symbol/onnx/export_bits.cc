@@ -1,4 +1,5 @@
-// Operators of bits, which came to ONNX with opset 18, by arithmetic of int64: negative numbers count from 2^bits.
+// Operators of bits, which came to ONNX with opset 18, by arithmetic of int64: negative numbers count from 2^bits. ONNX'
+// shifts, which are older, are of unsigned numbers alone.
 #include <cstdint>
 #include <string>
 
@@ -15,11 +16,14 @@ struct Bits {
   bool is_signed;
 };
 
+bool IsUnsigned(DType dtype) {
+  return dtype == DType::kUInt8 || dtype == DType::kUInt16 || dtype == DType::kUInt32 || dtype == DType::kUInt64;
+}
+
 Bits BitsOf(DType dtype) {
   if (dtype == DType::kUInt64)
     Throw<ModelError>("opset 17 has no operators of bits, and int64 has not all of uint64's");
-  return {.count = static_cast<int>(8 * SizeOf(dtype)),
-          .is_signed = dtype != DType::kUInt8 && dtype != DType::kUInt16 && dtype != DType::kUInt32};
+  return {.count = static_cast<int>(8 * SizeOf(dtype)), .is_signed = !IsUnsigned(dtype)};
 }
 
 std::string Int(Exporter& ex, int64_t value) {
@@ -83,15 +87,41 @@ void ExportBitNot(Exporter& ex) {
   ex.Set("to", int64_t{NumberOf(dtype)});
 }
 
+// Times a power of two, or the floor of what is left by it; by a negative number, or by as many bits as there are, all
+// bits leave. In two halves, for 2^63 is no int64.
+void ExportShift(Exporter& ex) {
+  const DType dtype = ex.DTypeOfInput(0);
+  const bool left = ex.node().op().name == "ShiftLeft";
+  if (IsUnsigned(dtype)) {
+    ex.Out("BitShift", ex.AllInputs());
+    return ex.Set("direction", left ? "LEFT" : "RIGHT");
+  }
+  const int count = BitsOf(dtype).count;
+  const std::string by = ex.In(1, DType::kInt64), last = Int(ex, count - 1), zero = Int(ex, 0);
+  const std::string all = ex.Add("Or", {ex.Add("Less", {by, zero}), ex.Add("Less", {last, by})});
+  std::string x = ex.In(0, DType::kInt64);
+  if (left) x = ex.Add("Where", {all, zero, x});
+  const std::string within = ex.Add("Where", {all, last, by}), half = ex.Add("Div", {within, Int(ex, 2)});
+  HostTensor powers(DType::kInt64, {33});
+  for (int i = 0; i < 33; ++i) powers.Set(i, static_cast<double>(int64_t{1} << i));
+  const std::string values = ex.Constant(powers, "powers");
+  for (const std::string& part : {half, ex.Add("Sub", {within, half})}) {
+    const std::string power = ex.Add("Gather", {values, part});
+    x = left ? ex.Add("Mul", {x, power}) : ex.Add("Div", {ex.Add("Sub", {x, ex.Add("Mod", {x, power})}), power});
+  }
+  if (left && count < 64) x = AroundZero(ex, FromZero(ex, x, count), count);
+  ex.Out("Cast", {x});
+  ex.Set("to", int64_t{NumberOf(dtype)});
+}
+
 constexpr char kAnd[] = "And", kOr[] = "Or", kXor[] = "Xor";
 
 }  // namespace
 
 std::span<const ExportRow> BitExports() {
-  static constexpr ExportRow kRows[] = {{"BitAnd", ExportBitwise<kAnd>},
-                                        {"BitNot", ExportBitNot},
-                                        {"BitOr", ExportBitwise<kOr>},
-                                        {"BitXor", ExportBitwise<kXor>}};
+  static constexpr ExportRow kRows[] = {{"BitAnd", ExportBitwise<kAnd>}, {"BitNot", ExportBitNot},
+                                        {"BitOr", ExportBitwise<kOr>},   {"BitXor", ExportBitwise<kXor>},
+                                        {"ShiftLeft", ExportShift},      {"ShiftRight", ExportShift}};
   return kRows;
 }
 

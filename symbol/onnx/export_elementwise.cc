@@ -88,11 +88,6 @@ void ExportFmod(Exporter& ex) {
   ex.Set("fmod", int64_t{1});
 }
 
-void ExportShift(Exporter& ex) {
-  ex.Out("BitShift", ex.AllInputs());
-  ex.Set("direction", ex.node().op().name == "ShiftLeft" ? "LEFT" : "RIGHT");
-}
-
 // Towards 0.
 void ExportTrunc(Exporter& ex) {
   ex.Out("Mul", {ex.Add("Sign", {ex.In(0)}), ex.Add("Floor", {ex.Add("Abs", {ex.In(0)})})});
@@ -112,12 +107,10 @@ void ExportConstant(Exporter& ex) { ex.Alias(ex.Constant(*ConstantValue(ex.node(
 std::span<const ExportRow> ElementwiseExports() {
   static const std::vector<ExportRow> rows = [] {
     std::vector<ExportRow> all = {
-        {"And", ExportLogic},         {"Cast", ExportCast},     {"Constant", ExportConstant},
-        {"Expm1", ExportExpm1},       {"Fmod", ExportFmod},     {"Identity", ExportIdentity},
-        {"Log1p", ExportLog1p},       {"Mod", ExportMod},       {"Not", ExportLogic},
-        {"NotEqual", ExportNotEqual}, {"Or", ExportLogic},      {"ShiftLeft", ExportShift},
-        {"ShiftRight", ExportShift},  {"Square", ExportSquare}, {"Trunc", ExportTrunc},
-        {"Xor", ExportLogic},
+        {"And", ExportLogic},   {"Cast", ExportCast},         {"Constant", ExportConstant}, {"Expm1", ExportExpm1},
+        {"Fmod", ExportFmod},   {"Identity", ExportIdentity}, {"Log1p", ExportLog1p},       {"Mod", ExportMod},
+        {"Not", ExportLogic},   {"NotEqual", ExportNotEqual}, {"Or", ExportLogic},          {"Square", ExportSquare},
+        {"Trunc", ExportTrunc}, {"Xor", ExportLogic},
     };
     for (const Renamed& renamed : kRenamed) all.push_back({renamed.ours, ExportRenamed});
     return all;

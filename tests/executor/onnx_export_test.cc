@@ -146,6 +146,22 @@ std::set<std::string> ExpectTheSame(const Symbol& symbol, const HostTensorMap& v
   return NodesOf(bytes);
 }
 
+// ONNX has shifts of unsigned numbers alone.
+TEST(OnnxExport, ShiftsOfSignedNumbersByArithmetic) {
+  const Symbol x = Variable("a"), y = Variable("b");
+  const Symbol both = Group({ShiftLeft(x, y, "left"), ShiftRight(x, y, "right")});
+  for (const DType dtype : {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kUInt32}) {
+    SCOPED_TRACE(ToString(dtype));
+    const bool is_signed = dtype != DType::kUInt8 && dtype != DType::kUInt32;
+    const auto bits = static_cast<double>(8 * SizeOf(dtype));
+    HostTensor a(dtype, {7, 1}), b(dtype, {9});
+    for (int64_t i = 0; i < 7; ++i) a.Set(i, static_cast<double>(37 * (i - (is_signed ? 3 : 0))));
+    const double by[] = {0, 1, 2, 5, bits / 2, bits - 2, bits - 1, is_signed ? bits : 3.0, is_signed ? -1.0 : 4.0};
+    for (int64_t i = 0; i < 9; ++i) b.Set(i, by[i]);
+    EXPECT_NE(ExpectTheSame(both, {{"a", a}, {"b", b}}).contains("BitShift"), is_signed);
+  }
+}
+
 TEST(OnnxExport, ProductsAlongAVector) {
   ExpectTheSame(CumProd(Variable("x"), {.axis = 0}, "y"), {{"x", HostTensor::From({4}, {1, 2, 3, 4})}});
 }
