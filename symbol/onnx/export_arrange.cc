@@ -86,12 +86,13 @@ void ExportEyeLike(Exporter& ex) {
   ex.Set("k", ex.attrs<EyeLikeAttrs>().diagonal);
 }
 
-// --- Resize, and what it is made of where opset 17 has no such attributes.
+// --- Resize, and what it is made of where opset 17 has no such attributes, or no longer.
 
 bool IsResizeOf17(const Node& node) {
   const auto& attrs = node.attrs().get<ResizeAttrs>();
   return attrs.axes.empty() && !attrs.antialias && attrs.aspect == AspectPolicy::kStretch &&
-         attrs.coordinates != Coordinates::kHalfPixelSymmetric;
+         attrs.coordinates != Coordinates::kHalfPixelSymmetric &&
+         attrs.coordinates != Coordinates::kHalfPixelForNearest;
 }
 
 void SetResize(Exporter& ex, const ResizeAttrs& attrs) {

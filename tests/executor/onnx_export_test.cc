@@ -166,6 +166,13 @@ TEST(OnnxExport, ProductsAlongAVector) {
   ExpectTheSame(CumProd(Variable("x"), {.axis = 0}, "y"), {{"x", HostTensor::From({4}, {1, 2, 3, 4})}});
 }
 
+// Which ONNX gave up with opset 13.
+TEST(OnnxExport, HalfPixelsForNearestAreATable) {
+  const ResizeAttrs attrs{.coordinates = Coordinates::kHalfPixelForNearest, .sizes = {2, 5}};
+  const HostTensor x = HostTensor::From({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_FALSE(ExpectTheSame(Resize(Variable("x"), attrs, "y"), {{"x", x}}).contains("Resize"));
+}
+
 // ONNX has none but the smallest number for "to the beginning".
 TEST(OnnxExport, ASliceBackwardToTheEndGoesToTheBeginning) {
   const Symbol y = Slice(Variable("x", {.shape = Shape{kUnknownDim, 5}}),
