@@ -1,6 +1,7 @@
 // Slice and Pad: the one takes elements out of a tensor along some axes, the other puts them into a larger one. Each is
 // the other's gradient.
 #include <algorithm>
+#include <cmath>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -176,7 +177,7 @@ void CheckPad(const AnyAttrs& any) {
   const auto& attrs = any.get<PadAttrs>();
   const Cut cut = CutOf(attrs);
   CheckCut(cut);
-  rule::CheckFinite("value", attrs.value);
+  if (std::isnan(attrs.value)) throw ModelError("value must be a number, got nan");
   const auto check = [](const char* field, const rule::ExtentList& list) {
     for (size_t i = 0; i < list.size(); ++i) {
       if (list.fixed[i] >= 0 || list.Follows(i)) continue;
@@ -196,6 +197,9 @@ std::optional<int64_t> Padding(const rule::ExtentList& list, size_t i, std::opti
 
 void InferPad(InferContext& c) {
   const Cut cut = CutOf(c.attrs<PadAttrs>());
+  const double value = c.attrs<PadAttrs>().value;
+  const auto dtype = c.out(0).dtype();
+  if (dtype && !IsFloat(*dtype) && std::isinf(value)) Throw<ShapeError>("{} is no {} to pad with", value, *dtype);
   InferCut(c, cut, [&](size_t i, int64_t count) -> std::optional<int64_t> {
     const auto begin = Padding(cut.begin, i, c.batch()), end = Padding(cut.end, i, c.batch());
     if (!begin || !end) return std::nullopt;

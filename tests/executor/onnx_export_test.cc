@@ -173,6 +173,12 @@ TEST(OnnxExport, HalfPixelsForNearestAreATable) {
   EXPECT_FALSE(ExpectTheSame(Resize(Variable("x"), attrs, "y"), {{"x", x}}).contains("Resize"));
 }
 
+TEST(OnnxExport, AnInfinitePaddingComesBack) {
+  const Symbol padded = Pad(Variable("x"), {.begin = {0, 0, 0}, .end = {0, 0, 1}, .value = -HUGE_VAL}, "padded");
+  ExpectTheSame(Group({padded, Pooling(padded, {.kernel = {2}, .stride = {2}}, "y")}),
+                {{"x", HostTensor::From({1, 2, 3}, {-1, -2, -3, 4, 5, 6})}});
+}
+
 // ONNX has none but the smallest number for "to the beginning".
 TEST(OnnxExport, ASliceBackwardToTheEndGoesToTheBeginning) {
   const Symbol y = Slice(Variable("x", {.shape = Shape{kUnknownDim, 5}}),

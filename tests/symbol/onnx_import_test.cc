@@ -162,6 +162,21 @@ TEST(OnnxImport, ASliceBackwardEndsBeforeItsEnd) {
   EXPECT_EQ(taken("-9223372036854775808", "N, M", computed), 5);
 }
 
+// As before a maximum over windows.
+TEST(OnnxImport, APaddingMayBeInfinite) {
+  const auto padded = [](int type) {
+    return OnnxInput("x", "N, 4", type) + OnnxInt64s("pads", "4", "0, 1, 0, 1") +
+           fmt::format("initializer {{ name: 'v' data_type: 1 float_data: -inf }} ") +
+           OnnxNode("Pad", "x pads v", "y") + OnnxOutput("y");
+  };
+  EXPECT_EQ(OutputShape(Import(padded(1)), "x", {2, 4}), (Shape{2, 6}));
+  const Graph whole = Graph::Of(Import(padded(7)).symbol);
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferTypes(whole, {{"x", {2, 4}}}, {});
+            }),
+            "ShapeError: Pad \"y\": -inf is no int64 to pad with");
+}
+
 TEST(OnnxImport, StatesOfZerosAreOfAnyBatch) {
   const std::string head =
       OnnxInput("x", "T, batch, 3") + OnnxInt64s("s", "3", "1, 2, 4") + OnnxNode("ConstantOfShape", "s", "h");
