@@ -217,7 +217,8 @@ std::vector<Line> LinesOf(const ResizeAttrs& attrs, const std::vector<int64_t>& 
     if (line.in == 0) Throw<ShapeError>("an extent of 0 cannot be resized");
     if (scaled) {
       line.scale = attrs.scales[i];
-      line.out = SizeFor(std::floor(line.scale * static_cast<double>(line.in)));
+      // ONNX' scales are of float32, where 0.7 times 10 is 7.
+      line.out = SizeFor(std::floor(static_cast<float>(line.scale) * static_cast<float>(line.in)));
     } else {
       line.out = rule::ExtentAt({attrs.sizes, attrs.sizes_batches}, i, batch.value_or(0));
       line.scale = static_cast<double>(line.out) / static_cast<double>(line.in);

@@ -72,7 +72,8 @@ struct ResizeAttrs {
   ResizeMode mode = ResizeMode::kNearest;
   Coordinates coordinates = Coordinates::kHalfPixel;
   NearestMode nearest = NearestMode::kRoundPreferFloor;
-  // Of the axes; one of them is given: extents are floor(scale n), or the sizes with scale m / n.
+  // Of the axes; one of them is given: extents are floor(scale n), multiplied in float32 as ONNX has it, or the sizes
+  // with scale m / n.
   std::vector<double> scales = {};
   std::vector<int64_t> sizes = {};
   std::vector<int64_t> sizes_batches = {};  // batches added to each size

@@ -173,6 +173,15 @@ TEST(OnnxExport, HalfPixelsForNearestAreATable) {
   EXPECT_FALSE(ExpectTheSame(Resize(Variable("x"), attrs, "y"), {{"x", x}}).contains("Resize"));
 }
 
+TEST(OnnxExport, ExtentsByScalesComeBack) {
+  HostTensor x(DType::kFloat32, {2, 10});
+  for (int64_t i = 0; i < x.elements(); ++i) x.Set(i, static_cast<double>(i * i));
+  const ResizeAttrs attrs{.mode = ResizeMode::kLinear, .scales = {1, 0.7}};
+  const Symbol y = Resize(Variable("x"), attrs, "y");
+  ExpectTheSame(y, {{"x", x}});
+  EXPECT_EQ(RunGraph(y, {{"x", x}}, {.mode = Mode::kPredict}).outputs[0].shape(), (Shape{2, 7}));
+}
+
 TEST(OnnxExport, AnInfinitePaddingComesBack) {
   const Symbol padded = Pad(Variable("x"), {.begin = {0, 0, 0}, .end = {0, 0, 1}, .value = -HUGE_VAL}, "padded");
   ExpectTheSame(Group({padded, Pooling(padded, {.kernel = {2}, .stride = {2}}, "y")}),

@@ -162,6 +162,14 @@ TEST(OnnxImport, ASliceBackwardEndsBeforeItsEnd) {
   EXPECT_EQ(taken("-9223372036854775808", "N, M", computed), 5);
 }
 
+// Scales are of float32, and multiplied there: 10 times 0.7 is 7.
+TEST(OnnxImport, ExtentsByScalesAreThoseOfFloat32) {
+  const Model model =
+      Import(OnnxInput("x", "N, 3, 10, 10") + OnnxFloats("scales", "4", "1, 1, 0.7, 0.7") +
+             OnnxNode("Resize", "x - scales", "y", "attribute { name: 'mode' s: 'linear' }") + OnnxOutput("y"));
+  EXPECT_EQ(OutputShape(model, "x", {2, 3, 10, 10}), (Shape{2, 3, 7, 7}));
+}
+
 // As before a maximum over windows.
 TEST(OnnxImport, APaddingMayBeInfinite) {
   const auto padded = [](int type) {
