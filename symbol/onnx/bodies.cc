@@ -36,8 +36,12 @@ void Importer::ReadInitializers(const GraphProto& graph) {
   if (graph.sparse_initializer_size() > 0) Throw<ModelError>("sparse initializers cannot be read");
   for (const TensorProto& tensor : graph.initializer()) {
     try {
-      auto value = std::make_shared<const HostTensor>(tensors_->Read(tensor));
-      Define(tensor.name(), {.constant = std::move(value), .is_initializer = true});
+      ValuePtr& value = constants_[&tensor];  // one, however often its graph is met
+      if (value == nullptr) {
+        auto constant = std::make_shared<const HostTensor>(tensors_->Read(tensor));
+        value = std::make_shared<Value>(Value{.constant = std::move(constant), .is_initializer = true});
+      }
+      Define(tensor.name(), value);
     } catch (const Error& error) {
       Throw<ModelError>("initializer {}: {}", QuotedName(tensor.name()), error.message());
     }

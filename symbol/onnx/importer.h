@@ -217,7 +217,8 @@ class Importer {
   std::map<std::string, std::shared_ptr<const HostTensor>> parameters_;
   std::map<std::pair<std::string, const HostTensor*>, Symbol> made_;  // parameters, by the names that were asked for
   UniqueNames variables_;
-  std::unordered_map<const NodeProto*, ValuePtr> constants_;  // of graphs within nodes, which may be run many times
+  // Constants and initializers of graphs within nodes, which may be run many times.
+  std::unordered_map<const google::protobuf::Message*, ValuePtr> constants_;
   using FunctionName = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
   std::map<FunctionName, const FunctionProto*> functions_;
   std::unordered_map<const google::protobuf::Message*, Uses> uses_of_;  // functions and graphs within nodes

@@ -51,6 +51,25 @@ TEST(OnnxControl, ALoopsStepsShareItsWeights) {
   EXPECT_NE(ErrorOf(kX + Trips(0) + PowerLoop() + OnnxOutput("all")).find("it has no steps"), std::string::npos);
 }
 
+// Of graphs within a body, too, which are met at each step.
+TEST(OnnxControl, ALoopsStepsShareTheWeightsOfItsBranches) {
+  const auto branch = [](const std::string& weight, const std::string& values) {
+    const std::string result = weight + "_h";
+    return OnnxFloats(weight, "2", values) + OnnxNode("Mul", "h " + weight, result) + OnnxOutput(result);
+  };
+  const std::string choice = OnnxNode(
+      "If", "c", "next", OnnxGraph("then_branch", branch("w", "2, 3")) + OnnxGraph("else_branch", branch("v", "4, 5")));
+  const Model model =
+      Import(kX + OnnxInput("c", "1", kBool) + Trips(3) +
+             OnnxNode("Loop", "trips - x", "y",
+                      OnnxGraph("body", OnnxInput("i", "", kInt64) + OnnxInput("go", "", kBool) +
+                                            OnnxInput("h", "N, 2") + choice + OnnxOutput("go") + OnnxOutput("next"))) +
+             OnnxOutput("y"));
+  EXPECT_EQ(model.symbol.ListArguments(), (std::vector<std::string>{"c", "x", "w", "v"}));
+  EXPECT_EQ(Computed(model, {{"x", kValue}, {"c", HostTensor::Full(DType::kBool, {1}, 1)}}),
+            HostTensor::From({1, 2}, {8, 54}));
+}
+
 // It ends when its condition says so, which follows from the number of the step.
 TEST(OnnxControl, ALoopEndsByItsCondition) {
   const std::string body = OnnxInput("i", "", kInt64) + OnnxInput("go", "", kBool) + OnnxInput("h", "N, 2") +
