@@ -160,7 +160,7 @@ class Importer {
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
   void OutConstant(HostTensor value);
-  void OutWeight(int input);  // that weight, as if the file had it by the output's name
+  void OutWeight(int input);  // that weight, as if the file had it, or made it, by the output's name
 
   // --- Values, and graphs within nodes. All that is made of those is limited, however often they are run.
   void Charge(int64_t more);  // for steps, and nodes and values in them: throws if so many more are too many

@@ -294,7 +294,8 @@ void Importer::OutConstant(HostTensor value) {
 }
 
 void Importer::OutWeight(int input) {
-  if (Wanted(0)) Define(node_->output(0), {.constant = ValueOf(input)->constant, .is_initializer = true});
+  const Value& value = *ValueOf(input);
+  if (Wanted(0)) Define(node_->output(0), {.constant = value.constant, .is_initializer = value.is_initializer});
 }
 
 void Importer::OutValue(int output, const ValuePtr& value) {

@@ -106,6 +106,17 @@ TEST(OnnxImport, EqualWeightsAreParametersOfTheirOwn) {
   EXPECT_EQ(model.params.at("c"), model.params.at("b"));
 }
 
+// A constant is none, by whatever name it is read.
+TEST(OnnxImport, AConstantIsNoParameter) {
+  for (const char* name : {"c", "d"}) {
+    const Model model =
+        Import(OnnxInput("x", "N, 2") +
+               OnnxNode("Constant", "", "c", "attribute { name: 'value_floats' type: 6 floats: [1, 2] }") +
+               OnnxNode("Identity", "c", "d") + OnnxNode("Mul", fmt::format("x {}", name), "y") + OnnxOutput("y"));
+    EXPECT_EQ(model.symbol.ListArguments(), std::vector<std::string>{"x"}) << name;
+  }
+}
+
 // Of all bits: not all are doubles, and what leaves its type is left to the operators, which wrap.
 TEST(OnnxImport, IntegersAreTakenAsTheyAre) {
   const auto constant = [](const std::string& graph) {
