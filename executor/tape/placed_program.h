@@ -15,7 +15,7 @@ struct PlacedProgram {
   struct Result {
     int slot = -1;  // whose memory it has
     ValueType type = {};
-    bool is_first = true;  // of those in this slot: one value may be several results
+    bool is_first = true;  // of those in this slot: one value may be several results, some of them views of it
   };
   std::shared_ptr<const Program> program = nullptr;  // what was in the arena is a "gradient" of number `slot`
   std::vector<Result> results = {};                  // the outputs of the plan, then its observed values

@@ -105,7 +105,7 @@ std::vector<Tensor> Runtime::Run(const PlacedProgram& placed, RunOptions options
     Tensor result = slots[slot];
     if (!is_first) {
       result = wanted ? options.into[i] : NewResult(options.device, type, SizeOf(type.dtype) * type.shape.Elements());
-      result.CopyFrom(slots[slot]);
+      result.CopyFrom(slots[slot].Reshape(type.shape));
     }
     if (is_first && wanted && result.address() != options.into[i].address()) {
       options.into[i].CopyFrom(result);

@@ -109,6 +109,18 @@ TEST(Tape, ViewsAreRecorded) {
   }
   y.Backward();
   ExpectNumbers(x.gradient(), {3, 2}, {1, 1, 7, 9, 11, 13}, 1e-5);
+  // One value in two shapes: as two gradients, and as what is saved of one call.
+  const NDArray b = WithGradient(Values({6}, {1, 1, 1, 1, 1, 1})), c = Values({6}, {5, 6, 7, 8, 9, 10});
+  for (const bool saved : {false, true}) {
+    {
+      const RecordScope record;
+      y = saved ? Apply([](const Symbol& s) { return Square(Reshape(Sqrt(s), {.shape = {-1}})); }, {x}) * c
+                : (x.Reshape({6}) + b) * c;
+    }
+    y.Backward();
+    ExpectNumbers(x.gradient(), {3, 2}, {5, 6, 7, 8, 9, 10}, 1e-4);
+  }
+  ExpectNumbers(b.gradient(), {6}, {5, 6, 7, 8, 9, 10});
 }
 
 // A small convolutional network, once as a symbol, once step by step.
