@@ -106,18 +106,18 @@ void Backward(const std::vector<NDArray>& heads, const BackwardOptions& options)
     run.auxiliary.push_back(copy);
   }
   run.into.resize(made->program.results.size());
-  for (size_t s = 0; s < graph.slots.size(); ++s) {
-    const GradientSlot& slot = *graph.slots[s];
-    if (made->results[s] < 0 || slot.request != GradReq::kWrite) continue;
+  for (size_t s = 0; s < graph.sources.size(); ++s) {
+    const GradientSlot& slot = *graph.sources[s].slot;
+    if (made->results[s] < 0 || graph.sources[s].is_added()) continue;
     const bool is_read = std::ranges::any_of(
         run.arguments, [&](const Tensor& argument) { return argument.var() == slot.gradient.var(); });
     if (!is_read) run.into[made->results[s]] = slot.gradient;
   }
   std::vector<Tensor> results;
   if (!made->program.results.empty()) results = runtime.Run(made->program, std::move(run));
-  for (size_t s = 0; s < graph.slots.size(); ++s) {
-    const GradientSlot& slot = *graph.slots[s];
-    const bool is_added = slot.request == GradReq::kAdd;
+  for (size_t s = 0; s < graph.sources.size(); ++s) {
+    const GradientSlot& slot = *graph.sources[s].slot;
+    const bool is_added = graph.sources[s].is_added();
     if (made->results[s] < 0) {
       if (!is_added) slot.gradient.Fill(0);
       continue;

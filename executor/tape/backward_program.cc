@@ -46,15 +46,18 @@ RecordedGraph::RecordedGraph(const std::vector<NDArray>& arrays) {
             node->unit->mode == Mode::kTrain ? "training" : "prediction", nodes.front()->unit->name);
     }
     for (const TapeNode::Input& input : node->inputs) {
-      if (!input.slot || input.node || SlotOf(input) >= 0) continue;
-      slots.push_back(input.slot);
+      if (!input.slot || input.node || SourceOf(input) >= 0) continue;
+      const bool is_first = std::ranges::find(sources, input.slot, &Source::slot) == sources.end();
+      sources.push_back({input.slot, input.value.version, is_first});
     }
   }
 }
 
-int RecordedGraph::SlotOf(const TapeNode::Input& input) const {
-  const auto found = std::ranges::find(slots, input.slot);
-  return input.slot && found != slots.end() ? static_cast<int>(found - slots.begin()) : -1;
+int RecordedGraph::SourceOf(const TapeNode::Input& input) const {
+  const auto found = std::ranges::find_if(sources, [&](const Source& source) {
+    return source.slot == input.slot && source.version == input.value.version;
+  });
+  return input.slot && found != sources.end() ? static_cast<int>(found - sources.begin()) : -1;
 }
 
 std::string RecordedGraph::Key(DeviceKind device, int threads) const {
@@ -67,7 +70,7 @@ std::string RecordedGraph::Key(DeviceKind device, int threads) const {
       if (input.node) {
         key += fmt::format("n{}.{} ", places.at(input.node.get()), input.output);
       } else {
-        key += fmt::format("s{} ", SlotOf(input));
+        key += fmt::format("s{} ", SourceOf(input));
       }
     }
     key += ')';
@@ -89,7 +92,7 @@ class Maker {
     std::vector<Entry> heads;
     for (const auto& [node, output] : graph_.heads) heads.push_back(outputs_[node][output]);
     std::vector<std::string> wanted;
-    for (size_t s = 0; s < graph_.slots.size(); ++s) wanted.push_back(SlotName(static_cast<int>(s)));
+    for (size_t s = 0; s < graph_.sources.size(); ++s) wanted.push_back(SourceName(static_cast<int>(s)));
     const Symbol forward(heads);
     GivenTypes given;
     for (const std::string& name : forward.ListArguments()) {
@@ -98,7 +101,7 @@ class Maker {
       given.batch_axes[name] = -1;
     }
     const std::vector<std::string> known = forward.ListArguments();
-    std::vector<std::string> reached;  // a slot may be read where the heads do not come from
+    std::vector<std::string> reached;  // a source may be read where the heads do not come from
     std::ranges::copy_if(wanted, std::back_inserter(reached),
                          [&](const std::string& name) { return std::ranges::find(known, name) != known.end(); });
     const GradientResult result = Gradient(forward, reached, given);
@@ -126,7 +129,7 @@ class Maker {
   }
 
  private:
-  static std::string SlotName(int slot) { return fmt::format("slot{}", slot); }
+  static std::string SourceName(int source) { return fmt::format("source{}", source); }
   static std::string NodeName(int n, const std::string& name) { return fmt::format("t{}_{}", n, name); }
 
   void Describe(const std::string& name, const Tensor& like, const BackwardSource& source) {
@@ -155,13 +158,13 @@ class Maker {
       const int i = static_cast<int>(std::ranges::find(unit.inputs, variable->name()) - unit.inputs.begin());
       const TapeNode::Input& input = node.inputs[i];
       const BackwardSource source{BackwardSource::Kind::kInput, n, i};
-      const int slot = graph_.SlotOf(input);
-      if (unit.is_auxiliary[i] || (!input.node && slot < 0)) {
+      const int of = graph_.SourceOf(input);
+      if (unit.is_auxiliary[i] || (!input.node && of < 0)) {
         replaced[variable.get()] = NewVariable(fmt::format("t{}_in{}", n, i), input.value.tensor, source);
       } else if (input.node) {
         replaced[variable.get()] = outputs_[places_.at(input.node.get())][input.output];
       } else {
-        replaced[variable.get()] = NewVariable(SlotName(slot), input.value.tensor, source);
+        replaced[variable.get()] = NewVariable(SourceName(of), input.value.tensor, source);
       }
     }
     const Symbol placed = Rewrite(

@@ -93,6 +93,36 @@ TEST_F(HostileTape, ChangedInPlace) {
   ExpectWorks();
 }
 
+// Whichever call Backward comes to first. What is read of either value counts, and no other.
+TEST_F(HostileTape, ChangedBetweenTwoCalls) {
+  NDArray w = Values({2}, {3, 3});
+  w.AttachGradient();
+  for (const bool old_is_first : {false, true}) {
+    NDArray before, after, y;
+    const auto record = [&](bool needs_old) {
+      const RecordScope scope;
+      before = needs_old ? x_ * w : x_ + w;
+    };
+    for (const bool needs_old : {true, false}) {
+      record(needs_old);
+      w.Fill(5);
+      const RecordScope scope;
+      after = x_ * w;
+      y = old_is_first ? before + after : after + before;
+      if (needs_old) {
+        EXPECT_EQ(MessageOf([&] { y.Backward(); }),
+                  "Error: Backward: input 1 of Mul was changed in place after it was recorded, and its value is "
+                  "needed; do that after Backward, or on a copy");
+      } else {
+        y.Backward();
+        ExpectNumbers(x_.gradient(), {2}, {6, 6});
+        ExpectNumbers(w.gradient(), {2}, {2, 3});
+      }
+    }
+  }
+  ExpectWorks();
+}
+
 TEST_F(HostileTape, HeadGradientsThatDoNotFit) {
   const NDArray y = Square();
   EXPECT_EQ(MessageOf<ShapeError>([&] {
