@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "engine/backend.h"
-#include "engine/host_call.h"
+#include "engine/fetch.h"
 
 namespace bindery {
 
@@ -14,71 +14,75 @@ CompressedPush::CompressedPush(const Tensor& stored, const Compression& compress
     : engine_(stored.engine()), dtype_(stored.dtype()), shape_(stored.shape()), compression_(compression),
       name_(std::move(name)), sum_(engine_, HostOf(stored.device()), dtype_, shape_) {}
 
+Tensor CompressedPush::NewResiduals(Device device) const {
+  return Tensor(engine_, device, dtype_, Shape{2, shape_.Elements()});
+}
+
+Tensor CompressedPush::HeldBy(const Sender& sender) const {
+  return sender.residuals.Slice(*sender.held, *sender.held + 1).Reshape(shape_);
+}
+
 Tensor CompressedPush::Append(std::span<const Tensor> values, StepParts* parts) {
   Operation unpack{.name = "unpack key " + name_, .device = sum_.device(), .writes = {sum_.var()}};
+  Operation keep{.name = "keep residuals of key " + name_, .device = sum_.device(), .reads = {sum_.var()}};
   std::vector<Tensor> sent;
+  std::vector<std::shared_ptr<int>> held;
   for (size_t place = 0; place < values.size(); ++place) {
     const Device device = HostOf(values[place].device());
-    if (place == senders_.size()) senders_.push_back({.residual = Tensor(engine_, device, dtype_, shape_)});
+    if (place == senders_.size()) senders_.push_back({.residuals = NewResiduals(device)});
     Sender& sender = senders_[place];
-    if (sender.residual.device() != device) {
-      const Tensor moved(engine_, device, dtype_, shape_);
-      moved.CopyFrom(sender.residual);
-      sender = {.residual = moved};
+    if (sender.residuals.device() != device) {
+      const Tensor moved = NewResiduals(device);
+      moved.CopyFrom(sender.residuals);
+      sender = {.residuals = moved, .held = sender.held};
     }
     if (!sender.packed.defined()) {
       sender.packed = Tensor(engine_, device, DType::kUInt8, {PackedBytes(compression_, shape_.Elements())});
     }
     AppendPack(values[place], sender, parts);
     unpack.reads.push_back(sender.packed.var());
+    keep.updates.push_back(sender.residuals.var());
     sent.push_back(sender.packed);
+    held.push_back(sender.held);
   }
   unpack.run = [sum = sum_, sent = std::move(sent), compression = compression_](const OpContext&) {
     for (size_t i = 0; i < sent.size(); ++i) {
       Unpack(compression, sum.dtype(), sent[i].data(), sum.elements(), /*add=*/i > 0, sum.data());
     }
   };
+  keep.run = [held = std::move(held)](const OpContext&) {
+    for (const std::shared_ptr<int>& which : held) *which = 1 - *which;
+  };
   parts->push_back(std::move(unpack));
+  parts->push_back(std::move(keep));
   return sum_;
 }
 
 void CompressedPush::AppendPack(const Tensor& value, const Sender& sender, StepParts* parts) const {
   const std::string name = "pack key " + name_;
-  const auto pack = [compression = compression_, dtype = dtype_, elements = shape_.Elements()](
-                        const void* from, void* residual, void* to) {
-    Pack(compression, dtype, from, elements, residual, to);
-  };
-  const auto& [residual, packed] = sender;
-  if (HostAddressable(value.device())) {
-    parts->push_back({.name = name,
-                      .device = value.device(),
-                      .reads = {value.var()},
-                      .writes = {packed.var()},
-                      .updates = {residual.var()},
-                      .run = [pack, value, residual, packed](const OpContext&) {
-                        pack(value.data(), residual.data(), packed.data());
-                      }});
-    return;
-  }
-  const auto range = [](const Tensor& tensor, bool read, HostCallRange::After after) {
-    return HostCallRange{.device = tensor.device(),
-                         .address = tensor.address(),
-                         .bytes = tensor.elements() * SizeOf(tensor.dtype()),
-                         .var = tensor.var(),
-                         .read = read,
-                         .after = after};
-  };
-  AppendHostCall(
-      engine_.get(), name,
-      {range(value, true, HostCallRange::After::kNothing), range(residual, true, HostCallRange::After::kUpdate),
-       range(packed, false, HostCallRange::After::kWrite)},
-      [pack](std::span<void* const> at) { pack(at[0], at[1], at[2]); }, {},
-      std::make_shared<const std::vector<Tensor>>(std::vector{value, residual, packed}), parts);
+  const Device device = HostOf(value.device());
+  const Tensor near = AppendFetch(engine_, name + ", to the host", {value}, device, parts).front();
+  const auto& [residuals, held, packed] = sender;
+  parts->push_back({.name = name,
+                    .device = device,
+                    .reads = {near.var()},
+                    .writes = {packed.var()},
+                    .updates = {residuals.var()},
+                    .run = [compression = compression_, near, residuals, held, packed](const OpContext&) {
+                      const auto residual = [&](int which) {
+                        return static_cast<char*>(residuals.data()) + which * near.bytes();
+                      };
+                      Pack(compression, near.dtype(), near.data(), near.elements(), residual(*held),
+                           residual(1 - *held), packed.data());
+                    }});
 }
 
 std::vector<HostTensor> CompressedPush::Residuals() const {
   std::vector<HostTensor> residuals;
-  for (const Sender& sender : senders_) residuals.push_back(sender.residual.ToHost());
+  for (const Sender& sender : senders_) {
+    sender.residuals.Wait();  // then it is known which holds
+    residuals.push_back(HeldBy(sender).ToHost());
+  }
   return residuals;
 }
 
@@ -90,8 +94,8 @@ void CompressedPush::SetResiduals(const std::vector<HostTensor>& residuals) {
   }
   senders_.clear();
   for (const HostTensor& residual : residuals) {
-    senders_.push_back({.residual = Tensor(engine_, Cpu(), dtype_, shape_)});
-    senders_.back().residual.CopyFrom(residual);
+    senders_.push_back({.residuals = NewResiduals(Cpu())});
+    HeldBy(senders_.back()).CopyFrom(residual);
   }
 }
 

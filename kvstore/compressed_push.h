@@ -21,7 +21,8 @@ class CompressedPush {
   CompressedPush(const Tensor& stored, const Compression& compression, std::string name);
 
   // Appends the sum, in the order of the list, of what is sent of `values`, and returns the tensor that gets it. A
-  // residual belongs to a place in the list: it goes where that place's value is.
+  // residual belongs to a place in the list: it goes where that place's value is. If the push fails, whichever value it
+  // is by, all residuals stay what they were.
   Tensor Append(std::span<const Tensor> values, StepParts* parts);
 
   // One for each place that has sent something; waits.
@@ -31,10 +32,16 @@ class CompressedPush {
 
  private:
   struct Sender {
-    Tensor residual, packed = {};
+    // Two residuals: the one that holds, and what the push under way leaves, which holds in its place once all values
+    // have been packed.
+    Tensor residuals;
+    std::shared_ptr<int> held = std::make_shared<int>(0);  // which holds; changes with residuals.var()
+    Tensor packed = {};
   };
   // Where a device's values are packed and added up.
   static Device HostOf(Device device);
+  Tensor NewResiduals(Device device) const;
+  Tensor HeldBy(const Sender& sender) const;  // of one that nobody uses now
   void AppendPack(const Tensor& value, const Sender& sender, StepParts* parts) const;
 
   const std::shared_ptr<Engine> engine_;

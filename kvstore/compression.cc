@@ -32,14 +32,15 @@ void CheckFinite(const Real* value, const Real* residual, int64_t elements) {
 }
 
 template <class Real>
-void PackTwoBits(Real threshold, const Real* value, int64_t elements, Real* residual, uint32_t* packed) {
+void PackTwoBits(Real threshold, const Real* value, int64_t elements, const Real* residual, Real* rest,
+                 uint32_t* packed) {
   for (int64_t begin = 0; begin < elements; begin += kCodesInWord) {
     const int64_t end = std::min(begin + kCodesInWord, elements);
     uint32_t word = 0;
     for (int64_t i = begin; i < end; ++i) {
       const Real all = residual[i] + value[i];
       const uint32_t code = all >= threshold ? kCodeOfPlus : all <= -threshold ? kCodeOfMinus : 0;
-      residual[i] = code == kCodeOfPlus ? all - threshold : code == kCodeOfMinus ? all + threshold : all;
+      rest[i] = code == kCodeOfPlus ? all - threshold : code == kCodeOfMinus ? all + threshold : all;
       word |= code << (2 * (i - begin));
     }
     packed[begin / kCodesInWord] = word;
@@ -60,11 +61,11 @@ template <class Half>
 constexpr float kLargest = std::is_same_v<Half, float16> ? 65504.0f : 0x1.fep127f;
 
 template <class Half, class Real>
-void PackHalf(const Real* value, int64_t elements, Real* residual, Half* packed) {
+void PackHalf(const Real* value, int64_t elements, const Real* residual, Real* rest, Half* packed) {
   for (int64_t i = 0; i < elements; ++i) {
     const Real all = residual[i] + value[i];
     packed[i] = Half(static_cast<float>(std::clamp<Real>(all, -kLargest<Half>, kLargest<Half>)));
-    residual[i] = all - static_cast<Real>(static_cast<float>(packed[i]));
+    rest[i] = all - static_cast<Real>(static_cast<float>(packed[i]));
   }
 }
 
@@ -105,18 +106,19 @@ int64_t PackedBytes(const Compression& compression, int64_t elements) {
   return (elements / kCodesInWord + (elements % kCodesInWord != 0)) * static_cast<int64_t>(sizeof(uint32_t));
 }
 
-void Pack(const Compression& compression, DType dtype, const void* value, int64_t elements, void* residual,
-          void* packed) {
+void Pack(const Compression& compression, DType dtype, const void* value, int64_t elements, const void* residual,
+          void* rest, void* packed) {
   DispatchReal(dtype, [&]<class Real>() {
     const auto* values = static_cast<const Real*>(value);
-    auto* rest = static_cast<Real*>(residual);
-    CheckFinite(values, rest, elements);
+    const auto* from = static_cast<const Real*>(residual);
+    auto* to = static_cast<Real*>(rest);
+    CheckFinite(values, from, elements);
     if (compression.kind == CompressionKind::kTwoBits) {
-      PackTwoBits(static_cast<Real>(compression.threshold), values, elements, rest, static_cast<uint32_t*>(packed));
+      PackTwoBits(static_cast<Real>(compression.threshold), values, elements, from, to, static_cast<uint32_t*>(packed));
     } else if (compression.kind == CompressionKind::kFloat16) {
-      PackHalf(values, elements, rest, static_cast<float16*>(packed));
+      PackHalf(values, elements, from, to, static_cast<float16*>(packed));
     } else {
-      PackHalf(values, elements, rest, static_cast<bfloat16*>(packed));
+      PackHalf(values, elements, from, to, static_cast<bfloat16*>(packed));
     }
   });
 }

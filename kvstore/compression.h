@@ -30,10 +30,10 @@ bool Compresses(const Compression& compression, DType dtype);
 
 // Bytes of `elements` elements as they are sent.
 int64_t PackedBytes(const Compression& compression, int64_t elements);
-// Packs value + residual, and leaves in `residual` what was not packed of that. Throws NumericError if an element
-// is not finite; nothing has changed then. `packed`: PackedBytes, aligned as uint32_t.
-void Pack(const Compression& compression, DType dtype, const void* value, int64_t elements, void* residual,
-          void* packed);
+// Packs value + residual, and leaves in `rest`, which may be `residual`, what was not packed of that. Throws
+// NumericError if an element is not finite; nothing has changed then. `packed`: PackedBytes, aligned as uint32_t.
+void Pack(const Compression& compression, DType dtype, const void* value, int64_t elements, const void* residual,
+          void* rest, void* packed);
 // sum[i] = what was packed, or, with `add`, sum[i] += that.
 void Unpack(const Compression& compression, DType dtype, const void* packed, int64_t elements, bool add, void* sum);
 

@@ -137,6 +137,7 @@ TEST_P(CompressionTest, PushPullGivesTheSumOfWhatWasSent) {
   EXPECT_EQ(values[1].ToHost(), sum);
 }
 
+// Nor what another place has sent with it: it is sent again.
 TEST_P(CompressionTest, WhatIsNotFiniteHarmsNothing) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     const auto store = Make(kTwoBits);
@@ -146,7 +147,7 @@ TEST_P(CompressionTest, WhatIsNotFiniteHarmsNothing) {
     const HostTensorMap before = store->Residuals();
     HostTensor spoilt = HostTensor::Full(DType::kFloat32, {40}, 0.4);
     spoilt.Set(33, bad);
-    Push(store.get(), "w", {spoilt, HostTensor::Full(DType::kFloat32, {40}, 0)});
+    Push(store.get(), "w", {spoilt, HostTensor::Full(DType::kFloat32, {40}, 0.4)});
     EXPECT_EQ(Pull(store.get(), "w", {40}), HostTensor::Full(DType::kFloat32, {40}, 1));
     EXPECT_EQ(store->Residuals(), before);
     EXPECT_THROW(engine_->WaitAll(), NumericError);
@@ -217,12 +218,12 @@ TEST_P(CompressionTest, WrongUseIsAnError) {
 TEST(Compression, LargeNumbersTakeSeveralPushes) {
   float value = 100000, residual = 0, sum = 0;
   uint16_t packed = 0;
-  Pack(kHalf, DType::kFloat32, &value, 1, &residual, &packed);
+  Pack(kHalf, DType::kFloat32, &value, 1, &residual, &residual, &packed);
   Unpack(kHalf, DType::kFloat32, &packed, 1, /*add=*/true, &sum);
   EXPECT_EQ(sum, 65504.0f);
   value = 0;
   for (int i = 0; i < 2; ++i) {
-    Pack(kHalf, DType::kFloat32, &value, 1, &residual, &packed);
+    Pack(kHalf, DType::kFloat32, &value, 1, &residual, &residual, &packed);
     Unpack(kHalf, DType::kFloat32, &packed, 1, /*add=*/true, &sum);
   }
   EXPECT_EQ(sum, 100000.0f);
