@@ -10,6 +10,7 @@
 #include "engine/backend.h"
 #include "engine/collective.h"
 #include "kvstore/compressed_push.h"
+#include "kvstore/given_tensors.h"
 #include "kvstore/kvstore.h"
 
 namespace bindery {
@@ -42,7 +43,7 @@ class LocalStore final : public KVStore {
 
   void Init(const Key& key, const Tensor& value) override {
     CheckNew(key);
-    CheckTensor(key, "value", 0, value);
+    CheckTensor(key, "value", 0, value, engine_);
     const Tensor stored(engine_, value.device(), value.dtype(), value.shape());
     stored.CopyFrom(value);
     entries_.emplace(key, Entry{.stored = stored});
@@ -50,21 +51,21 @@ class LocalStore final : public KVStore {
 
   void Push(const Key& key, std::span<const Tensor> values, int priority) override {
     Entry& entry = Find(key);
-    CheckTensors(key, entry, "value", values);
+    CheckTensors(key, "value", values, entry.stored);
     Prepare(key, entry, values, {}, priority);
     entry.last_push.range.Push();
   }
 
   void Pull(const Key& key, std::span<const Tensor> out, int priority) override {
     const Entry& entry = Find(key);
-    CheckTensors(key, entry, "output", out);
+    CheckTensors(key, "output", out, entry.stored);
     for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored, priority);
   }
 
   void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
     Entry& entry = Find(key);
-    CheckTensors(key, entry, "value", values);
-    CheckTensors(key, entry, "output", out);
+    CheckTensors(key, "value", values, entry.stored);
+    CheckTensors(key, "output", out, entry.stored);
     if (updater_) {
       Prepare(key, entry, values, {}, priority);
       entry.last_push.range.Push();
@@ -87,7 +88,7 @@ class LocalStore final : public KVStore {
 
   void PushRows(const Key& key, std::span<const RowTensors> values, int priority) override {
     Entry& entry = Find(key);
-    CheckRows(key, entry, "value", values);
+    CheckRows(key, "value", values, entry.stored);
     if (updater_ && !row_updater_) Throw("key {}: the updater takes whole values; set one of rows", ToString(key));
     const Tensor& stored = entry.stored;
     if (!entry.sums) entry.sums = std::make_shared<RowSums>(stored.dtype(), stored.shape().CountFrom(1));
@@ -133,7 +134,7 @@ class LocalStore final : public KVStore {
 
   void PullRows(const Key& key, std::span<const RowTensors> out, int priority) override {
     const Entry& entry = Find(key);
-    CheckRows(key, entry, "output", out);
+    CheckRows(key, "output", out, entry.stored);
     for (const RowTensors& rows : out) {
       Operation pull{.name = "pull rows key " + ToString(key), .device = rows.rows.device(), .priority = priority};
       pull.reads = {entry.stored.var(), rows.numbers.var()};
@@ -234,39 +235,6 @@ class LocalStore final : public KVStore {
     std::shared_ptr<CompressedPush> compressed = nullptr;  // made when it is needed
   };
 
-  void CheckRows(const Key& key, const Entry& entry, const char* role, std::span<const RowTensors> list) const {
-    if (list.empty()) Throw("key {}: the list of {}s is empty", ToString(key), role);
-    const Tensor& stored = entry.stored;
-    const bool has_rows =
-        stored.shape().rank() > 0 && (stored.dtype() == DType::kFloat32 || stored.dtype() == DType::kFloat64);
-    if (!has_rows)
-      Throw<ShapeError>("key {}: {} of {} has no rows of float32 or float64", ToString(key), stored.shape(),
-                        stored.dtype());
-    for (size_t i = 0; i < list.size(); ++i) {
-      const auto& [numbers, rows] = list[i];
-      CheckTensor(key, role, i, numbers);
-      CheckTensor(key, role, i, rows);
-      for (const Tensor* tensor : {&stored, &numbers, &rows}) {
-        if (HostAddressable(tensor->device())) continue;
-        Throw("key {}, {} {}: rows are of memory that the host addresses, got {}", ToString(key), role, i,
-              tensor->device());
-      }
-      const Shape expected = stored.shape().With(0, numbers.elements());
-      if (numbers.dtype() != DType::kInt64 || rows.shape() != expected || rows.dtype() != stored.dtype()) {
-        Throw<ShapeError>(
-            "key {}, {} {}: expected numbers of int64 and rows {} of {}, got numbers of {} and rows {} of {}",
-            ToString(key), role, i, expected, stored.dtype(), numbers.dtype(), rows.shape(), rows.dtype());
-      }
-    }
-  }
-
-  static void CheckNumbers(const Key& key, const Tensor& numbers, int64_t rows) {
-    const auto* all = static_cast<const int64_t*>(numbers.data());
-    for (int64_t i = 0; i < numbers.elements(); ++i) {
-      if (all[i] >= rows) Throw<DataError>("key {}: row {} is not in 0..{}", ToString(key), all[i], rows - 1);
-    }
-  }
-
   void CheckKind(const Key& key) const {
     if (entries_.empty()) return;
     const Key& other = entries_.begin()->first;
@@ -293,23 +261,6 @@ class LocalStore final : public KVStore {
       Throw("key {} is not initialised{}", ToString(key), NameHint(text ? *text : ToString(key), known));
     }
     return found->second;
-  }
-
-  void CheckTensor(const Key& key, const char* role, size_t index, const Tensor& tensor) const {
-    if (!tensor.defined()) Throw("key {}, {} {}: the tensor is empty", ToString(key), role, index);
-    if (tensor.engine() != engine_)
-      Throw("key {}, {} {}: the tensor belongs to another engine", ToString(key), role, index);
-  }
-
-  void CheckTensors(const Key& key, const Entry& entry, const char* role, std::span<const Tensor> tensors) const {
-    if (tensors.empty()) Throw("key {}: the list of {}s is empty", ToString(key), role);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      CheckTensor(key, role, i, tensors[i]);
-      if (tensors[i].shape() != entry.stored.shape() || tensors[i].dtype() != entry.stored.dtype()) {
-        Throw<ShapeError>("key {}, {} {}: expected {} of {}, got {} of {}", ToString(key), role, i,
-                          entry.stored.shape(), entry.stored.dtype(), tensors[i].shape(), tensors[i].dtype());
-      }
-    }
   }
 
   // Makes entry.last_push the push of `values` into the stored value and, without updater, into `out`.
