@@ -5,8 +5,14 @@
 #include "base/error.h"
 #include "engine/backend.h"
 #include "engine/fetch.h"
+#include "engine/kernels/flat.h"
 
 namespace bindery {
+namespace {
+
+const double* ScaleOf(const OpContext& context) { return static_cast<const double*>(context.payload); }
+
+}  // namespace
 
 Device CompressedPush::HostOf(Device device) { return HostAddressable(device) ? device : Cpu(); }
 
@@ -22,9 +28,9 @@ Tensor CompressedPush::HeldBy(const Sender& sender) const {
   return sender.residuals.Slice(*sender.held, *sender.held + 1).Reshape(shape_);
 }
 
-Tensor CompressedPush::Append(std::span<const Tensor> values, StepParts* parts) {
+Tensor CompressedPush::Append(std::span<const Tensor> values, StepParts* parts, Operation* keep) {
   Operation unpack{.name = "unpack key " + name_, .device = sum_.device(), .writes = {sum_.var()}};
-  Operation keep{.name = "keep residuals of key " + name_, .device = sum_.device(), .reads = {sum_.var()}};
+  *keep = {.name = "keep residuals of key " + name_, .device = sum_.device(), .reads = {sum_.var()}};
   std::vector<Tensor> sent;
   std::vector<std::shared_ptr<int>> held;
   for (size_t place = 0; place < values.size(); ++place) {
@@ -41,20 +47,21 @@ Tensor CompressedPush::Append(std::span<const Tensor> values, StepParts* parts) 
     }
     AppendPack(values[place], sender, parts);
     unpack.reads.push_back(sender.packed.var());
-    keep.updates.push_back(sender.residuals.var());
+    keep->updates.push_back(sender.residuals.var());
     sent.push_back(sender.packed);
     held.push_back(sender.held);
   }
-  unpack.run = [sum = sum_, sent = std::move(sent), compression = compression_](const OpContext&) {
+  unpack.run = [sum = sum_, sent = std::move(sent), compression = compression_](const OpContext& context) {
     for (size_t i = 0; i < sent.size(); ++i) {
       Unpack(compression, sum.dtype(), sent[i].data(), sum.elements(), /*add=*/i > 0, sum.data());
     }
+    const double* const scale = ScaleOf(context);
+    if (scale && *scale != 1) flat::Scale(sum.dtype(), sum.data(), sum.elements(), *scale);
   };
-  keep.run = [held = std::move(held)](const OpContext&) {
+  keep->run = [held = std::move(held)](const OpContext&) {
     for (const std::shared_ptr<int>& which : held) *which = 1 - *which;
   };
   parts->push_back(std::move(unpack));
-  parts->push_back(std::move(keep));
   return sum_;
 }
 
@@ -68,11 +75,13 @@ void CompressedPush::AppendPack(const Tensor& value, const Sender& sender, StepP
                     .reads = {near.var()},
                     .writes = {packed.var()},
                     .updates = {residuals.var()},
-                    .run = [compression = compression_, near, residuals, held, packed](const OpContext&) {
+                    .run = [compression = compression_, near, residuals, held, packed](const OpContext& context) {
                       const auto residual = [&](int which) {
                         return static_cast<char*>(residuals.data()) + which * near.bytes();
                       };
-                      Pack(compression, near.dtype(), near.data(), near.elements(), residual(*held),
+                      const double* const scale = ScaleOf(context);
+                      if (!scale) CheckPackable(near.dtype(), near.data(), near.elements(), residual(*held));
+                      Pack(compression, near.dtype(), scale ? *scale : 1, near.data(), near.elements(), residual(*held),
                            residual(1 - *held), packed.data());
                     }});
 }

@@ -21,9 +21,12 @@ class CompressedPush {
   CompressedPush(const Tensor& stored, const Compression& compression, std::string name);
 
   // Appends the sum, in the order of the list, of what is sent of `values`, and returns the tensor that gets it. A
-  // residual belongs to a place in the list: it goes where that place's value is. If the push fails, whichever value it
-  // is by, all residuals stay what they were.
-  Tensor Append(std::span<const Tensor> values, StepParts* parts);
+  // residual belongs to a place in the list: it goes where that place's value is. All residuals stay what they were
+  // until `keep`, which is to be pushed after each push, puts in their place what that has left: not if the sum failed,
+  // nor if something did that the caller lets it read besides.
+  //
+  // Payload: none, then what is not finite fails the push; or the scale of the values (double), then it arrives as NaN.
+  Tensor Append(std::span<const Tensor> values, StepParts* parts, Operation* keep);
 
   // One for each place that has sent something; waits.
   std::vector<HostTensor> Residuals() const;
@@ -32,8 +35,7 @@ class CompressedPush {
 
  private:
   struct Sender {
-    // Two residuals: the one that holds, and what the push under way leaves, which holds in its place once all values
-    // have been packed.
+    // Two residuals: the one that holds, and what the push under way leaves, to hold in its place.
     Tensor residuals;
     std::shared_ptr<int> held = std::make_shared<int>(0);  // which holds; changes with residuals.var()
     Tensor packed = {};

@@ -12,8 +12,11 @@
 namespace bindery {
 namespace {
 
-constexpr int kCodesInWord = 16;                                        // of two bits
-constexpr uint32_t kCodeOfPlus = 1, kCodeOfMinus = 2, kMaskOfCode = 3;  // and 0
+constexpr int kCodesInWord = 16;                                                        // of two bits
+constexpr uint32_t kCodeOfPlus = 1, kCodeOfMinus = 2, kCodeOfNaN = 3, kMaskOfCode = 3;  // and 0
+
+template <class Real>
+constexpr Real kNaN = std::numeric_limits<Real>::quiet_NaN();
 
 // f.operator()<float>() or <double>().
 template <class F>
@@ -22,25 +25,21 @@ void DispatchReal(DType dtype, F&& f) {
 }
 
 template <class Real>
-void CheckFinite(const Real* value, const Real* residual, int64_t elements) {
-  for (int64_t i = 0; i < elements; ++i) {
-    if (!std::isfinite(residual[i] + value[i])) {
-      Throw<NumericError>("element {} is {}, with {} left from before: only finite numbers can be compressed", i,
-                          value[i], residual[i]);
-    }
-  }
-}
-
-template <class Real>
-void PackTwoBits(Real threshold, const Real* value, int64_t elements, const Real* residual, Real* rest,
+void PackTwoBits(Real threshold, Real unit, const Real* value, int64_t elements, const Real* residual, Real* rest,
                  uint32_t* packed) {
   for (int64_t begin = 0; begin < elements; begin += kCodesInWord) {
     const int64_t end = std::min(begin + kCodesInWord, elements);
     uint32_t word = 0;
     for (int64_t i = begin; i < end; ++i) {
-      const Real all = residual[i] + value[i];
-      const uint32_t code = all >= threshold ? kCodeOfPlus : all <= -threshold ? kCodeOfMinus : 0;
-      rest[i] = code == kCodeOfPlus ? all - threshold : code == kCodeOfMinus ? all + threshold : all;
+      const Real all = residual[i] + unit * value[i];
+      const uint32_t code = !std::isfinite(all) ? kCodeOfNaN
+                            : all >= threshold  ? kCodeOfPlus
+                            : all <= -threshold ? kCodeOfMinus
+                                                : 0;
+      rest[i] = code == kCodeOfPlus    ? all - threshold
+                : code == kCodeOfMinus ? all + threshold
+                : code == kCodeOfNaN   ? residual[i]
+                                       : all;
       word |= code << (2 * (i - begin));
     }
     packed[begin / kCodesInWord] = word;
@@ -49,7 +48,7 @@ void PackTwoBits(Real threshold, const Real* value, int64_t elements, const Real
 
 template <class Real>
 void UnpackTwoBits(Real threshold, const uint32_t* packed, int64_t elements, bool add, Real* sum) {
-  const Real values[] = {0, threshold, -threshold, 0};
+  const Real values[] = {0, threshold, -threshold, kNaN<Real>};
   for (int64_t i = 0; i < elements; ++i) {
     const Real value = values[(packed[i / kCodesInWord] >> (2 * (i % kCodesInWord))) & kMaskOfCode];
     sum[i] = add ? sum[i] + value : value;
@@ -61,11 +60,13 @@ template <class Half>
 constexpr float kLargest = std::is_same_v<Half, float16> ? 65504.0f : 0x1.fep127f;
 
 template <class Half, class Real>
-void PackHalf(const Real* value, int64_t elements, const Real* residual, Real* rest, Half* packed) {
+void PackHalf(Real unit, const Real* value, int64_t elements, const Real* residual, Real* rest, Half* packed) {
   for (int64_t i = 0; i < elements; ++i) {
-    const Real all = residual[i] + value[i];
-    packed[i] = Half(static_cast<float>(std::clamp<Real>(all, -kLargest<Half>, kLargest<Half>)));
-    rest[i] = all - static_cast<Real>(static_cast<float>(packed[i]));
+    const Real all = residual[i] + unit * value[i];
+    const bool finite = std::isfinite(all);
+    const Real sent = finite ? std::clamp<Real>(all, -kLargest<Half>, kLargest<Half>) : kNaN<Real>;
+    packed[i] = Half(static_cast<float>(sent));
+    rest[i] = finite ? all - static_cast<Real>(static_cast<float>(packed[i])) : residual[i];
   }
 }
 
@@ -106,19 +107,20 @@ int64_t PackedBytes(const Compression& compression, int64_t elements) {
   return (elements / kCodesInWord + (elements % kCodesInWord != 0)) * static_cast<int64_t>(sizeof(uint32_t));
 }
 
-void Pack(const Compression& compression, DType dtype, const void* value, int64_t elements, const void* residual,
-          void* rest, void* packed) {
+void Pack(const Compression& compression, DType dtype, double scale, const void* value, int64_t elements,
+          const void* residual, void* rest, void* packed) {
   DispatchReal(dtype, [&]<class Real>() {
+    const auto unit = static_cast<Real>(1 / scale);
     const auto* values = static_cast<const Real*>(value);
     const auto* from = static_cast<const Real*>(residual);
     auto* to = static_cast<Real*>(rest);
-    CheckFinite(values, from, elements);
     if (compression.kind == CompressionKind::kTwoBits) {
-      PackTwoBits(static_cast<Real>(compression.threshold), values, elements, from, to, static_cast<uint32_t*>(packed));
+      PackTwoBits(static_cast<Real>(compression.threshold), unit, values, elements, from, to,
+                  static_cast<uint32_t*>(packed));
     } else if (compression.kind == CompressionKind::kFloat16) {
-      PackHalf(values, elements, from, to, static_cast<float16*>(packed));
+      PackHalf(unit, values, elements, from, to, static_cast<float16*>(packed));
     } else {
-      PackHalf(values, elements, from, to, static_cast<bfloat16*>(packed));
+      PackHalf(unit, values, elements, from, to, static_cast<bfloat16*>(packed));
     }
   });
 }
@@ -132,6 +134,19 @@ void Unpack(const Compression& compression, DType dtype, const void* packed, int
       UnpackHalf(static_cast<const float16*>(packed), elements, add, to);
     } else {
       UnpackHalf(static_cast<const bfloat16*>(packed), elements, add, to);
+    }
+  });
+}
+
+void CheckPackable(DType dtype, const void* value, int64_t elements, const void* residual) {
+  DispatchReal(dtype, [&]<class Real>() {
+    const auto* values = static_cast<const Real*>(value);
+    const auto* from = static_cast<const Real*>(residual);
+    for (int64_t i = 0; i < elements; ++i) {
+      if (!std::isfinite(from[i] + values[i])) {
+        Throw<NumericError>("element {} is {}, with {} left from before: only finite numbers can be compressed", i,
+                            values[i], from[i]);
+      }
     }
   });
 }

@@ -18,7 +18,7 @@ enum class CompressionKind : uint8_t { kNone, kTwoBits, kFloat16, kBFloat16 };
 
 struct Compression {
   CompressionKind kind = CompressionKind::kNone;
-  double threshold = 0.5;  // of kTwoBits; positive, in the units of the values
+  double threshold = 0.5;  // of kTwoBits; positive, in the units of the values without their scale
   bool operator==(const Compression&) const = default;
 };
 std::string ToString(const Compression& compression);  // "none", "2bit(threshold=0.5)", "float16", "bfloat16"
@@ -30,11 +30,14 @@ bool Compresses(const Compression& compression, DType dtype);
 
 // Bytes of `elements` elements as they are sent.
 int64_t PackedBytes(const Compression& compression, int64_t elements);
-// Packs value + residual, and leaves in `rest`, which may be `residual`, what was not packed of that. Throws
-// NumericError if an element is not finite; nothing has changed then. `packed`: PackedBytes, aligned as uint32_t.
-void Pack(const Compression& compression, DType dtype, const void* value, int64_t elements, const void* residual,
-          void* rest, void* packed);
-// sum[i] = what was packed, or, with `add`, sum[i] += that.
+// Packs value / scale + residual, and leaves in `rest`, which may be `residual`, what was not packed of that. Residuals
+// have no scale, so a power of two changes no bit of them. An element that is not finite is packed as NaN, and leaves
+// its residual as it is. `packed`: PackedBytes, aligned as uint32_t.
+void Pack(const Compression& compression, DType dtype, double scale, const void* value, int64_t elements,
+          const void* residual, void* rest, void* packed);
+// sum[i] = what was packed, without the scale, or, with `add`, sum[i] += that.
 void Unpack(const Compression& compression, DType dtype, const void* packed, int64_t elements, bool add, void* sum);
+// Throws NumericError unless all elements of value + residual are finite.
+void CheckPackable(DType dtype, const void* value, int64_t elements, const void* residual);
 
 }  // namespace bindery

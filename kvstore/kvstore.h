@@ -102,14 +102,22 @@ class KVStore {
   virtual void PullRows(const Key& key, std::span<const RowTensors> out, int priority = 0) = 0;
   virtual void SetRowUpdater(RowUpdater updater) = 0;  // nullptr removes it
   // From now on values that are pushed whole are sent like that, those of float32 and float64; what Init, PushRows and
-  // MakeReduction get is not. What is not finite fails the push (NumericError), as a failed value does. Another one than
-  // before drops all residuals. Throws Error for a threshold that is none.
+  // MakeReduction get is not. What is not finite fails the push (NumericError), as a failed value does, and residuals
+  // stay what they were. Another one than before drops all residuals. Throws Error for a threshold that is none.
   virtual void SetCompression(const Compression& compression) = 0;
   // Residuals, of every key and place in its list, "KEY/PLACE": what a store needs, with its values and what its updater
   // keeps, to go on to the bit. Set them when keys and compression are. Setting throws Error for keys that there are not
   // and without compression, ShapeError for what does not fit; nothing has changed then.
   virtual HostTensorMap Residuals() const = 0;  // waits
   virtual void SetResiduals(const HostTensorMap& residuals) = 0;
+  // What is pushed from BeginStep to EndStep is one step's, which counts as a whole or not at all, and all of whose
+  // values are times `scale` (a loss scale). It does not count if `outcome` has failed, by what was pushed to the engine
+  // before EndStep: then residuals stay what they were before. They, and the threshold, are of values without the scale,
+  // so it may be another one in each step. What is not finite fails no push of a step, but arrives as NaN, for whoever
+  // judges the step by its sums. A key whose values are compressed is pushed once in a step; twice throws Error. A store
+  // that keeps nothing between pushes needs neither.
+  virtual void BeginStep(double /*scale*/, const VarPtr& /*outcome*/) {}
+  virtual void EndStep() {}
   // Lists: keys[i] with values[i].
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values, int priority = 0);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out, int priority = 0);
@@ -127,7 +135,9 @@ class KVStore {
 // PushPull its gradients: `values` of the devices, in their order, to one `out`, which is what the store makes of them
 // and all that is used: the sum, whether it is of values in fewer bits, or clipped. Values are sums over samples, times
 // the loss scale if there is one, flat, in the kernels' layouts. What the store throws, at the call or in its
-// operations, fails the step: the parameters are those of the last good one. What it keeps is in no checkpoint.
+// operations, fails the step: the parameters are those of the last good one. But what is not finite it had better pass
+// on, not throw: a dynamic loss scale goes by that. All but modules, which take no steps, say by BeginStep and EndStep
+// which scale it is, and whether the step counts. What the store keeps is in no checkpoint.
 using StoreFactory = std::function<std::unique_ptr<KVStore>(const std::shared_ptr<Engine>& engine)>;
 
 }  // namespace bindery

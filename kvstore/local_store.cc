@@ -53,7 +53,7 @@ class LocalStore final : public KVStore {
     Entry& entry = Find(key);
     CheckTensors(key, "value", values, entry.stored);
     Prepare(key, entry, values, {}, priority);
-    entry.last_push.range.Push();
+    PushPrepared(entry);
   }
 
   void Pull(const Key& key, std::span<const Tensor> out, int priority) override {
@@ -68,11 +68,11 @@ class LocalStore final : public KVStore {
     CheckTensors(key, "output", out, entry.stored);
     if (updater_) {
       Prepare(key, entry, values, {}, priority);
-      entry.last_push.range.Push();
+      PushPrepared(entry);
       for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored, priority);
     } else {
       Prepare(key, entry, values, out, priority);
-      entry.last_push.range.Push();
+      PushPrepared(entry);
     }
   }
 
@@ -204,6 +204,19 @@ class LocalStore final : public KVStore {
     }
   }
 
+  void BeginStep(double scale, const VarPtr& outcome) override {
+    if (!scale_ || *scale_ != scale) scale_ = std::make_shared<const double>(scale);
+    outcome_ = outcome;
+    keeps_.clear();
+    ++steps_;
+  }
+
+  void EndStep() override {
+    for (const PreparedPtr& keep : keeps_) engine_->Push(keep);
+    keeps_.clear();
+    outcome_ = nullptr;
+  }
+
   Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
                           ReductionHooks hooks) override {
     std::vector<Device> workers = DevicesOf(buckets);
@@ -225,7 +238,9 @@ class LocalStore final : public KVStore {
   struct PreparedPush {
     std::vector<Tensor> values, out;
     int priority = 0;
+    VarPtr outcome = nullptr;  // of the step
     StepRange range = {};
+    PreparedPtr keep = nullptr;  // what is left of the values that are compressed
   };
   struct Entry {
     Tensor stored;
@@ -233,6 +248,7 @@ class LocalStore final : public KVStore {
     PreparedPush last_push = {};
     std::shared_ptr<RowSums> sums = nullptr;               // of rows that are pushed; made when it is needed
     std::shared_ptr<CompressedPush> compressed = nullptr;  // made when it is needed
+    int64_t step = 0;                                      // in which it was pushed last, compressed
   };
 
   void CheckKind(const Key& key) const {
@@ -267,18 +283,25 @@ class LocalStore final : public KVStore {
   void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out,
                int priority) {
     if (row_updater_ && !updater_) Throw("key {}: the updater takes rows; set one of whole values", ToString(key));
+    const bool compresses = Compresses(compression_, entry.stored.dtype());
+    if (compresses && outcome_ && std::exchange(entry.step, steps_) == steps_) {
+      Throw("key {}: pushed twice in one step, but what is left of the first push is known only after the step",
+            ToString(key));
+    }
     PreparedPush& push = entry.last_push;
-    if (!push.values.empty() && push.priority == priority && std::ranges::equal(push.values, values, Same) &&
-        std::ranges::equal(push.out, out, Same)) {
+    if (!push.values.empty() && push.priority == priority && push.outcome == outcome_ &&
+        std::ranges::equal(push.values, values, Same) && std::ranges::equal(push.out, out, Same)) {
       return;
     }
     StepParts parts;
     std::vector<Tensor> sources(values.begin(), values.end());
-    if (Compresses(compression_, entry.stored.dtype())) {
+    Operation keep;
+    if (compresses) {
       if (!entry.compressed) {
         entry.compressed = std::make_shared<CompressedPush>(entry.stored, compression_, ToString(key));
       }
-      sources = {entry.compressed->Append(values, &parts)};
+      sources = {entry.compressed->Append(values, &parts, &keep)};
+      if (outcome_) keep.reads.push_back(outcome_);
     }
     const auto add_sum = [&](std::vector<Tensor> replicas) {
       collectives_->Append(Collective::kAllReduceSum, "push key " + ToString(key),
@@ -314,7 +337,20 @@ class LocalStore final : public KVStore {
     push = {.values = {values.begin(), values.end()},
             .out = {out.begin(), out.end()},
             .priority = priority,
-            .range = StepRange(engine_, std::move(parts))};
+            .outcome = outcome_,
+            .range = StepRange(engine_, std::move(parts)),
+            .keep = compresses ? engine_->Prepare(std::move(keep)) : nullptr};
+  }
+
+  void PushPrepared(const Entry& entry) {
+    const PreparedPush& push = entry.last_push;
+    push.range.Push(outcome_ ? scale_ : nullptr);
+    if (!push.keep) return;
+    if (outcome_) {
+      keeps_.push_back(push.keep);
+    } else {
+      engine_->Push(push.keep);
+    }
   }
 
   static std::string NameOfResidual(const Key& key, size_t place) {
@@ -328,6 +364,10 @@ class LocalStore final : public KVStore {
   std::shared_ptr<const KeyUpdater> updater_;
   std::shared_ptr<const RowUpdater> row_updater_;
   Compression compression_;
+  int64_t steps_ = 0;                    // begun so far; of the last one:
+  std::shared_ptr<const double> scale_;  // payload of its pushes
+  VarPtr outcome_;                       // null: it has ended
+  std::vector<PreparedPtr> keeps_;       // to be pushed at its end
   std::map<Key, Entry> entries_;
 };
 

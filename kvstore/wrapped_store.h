@@ -64,6 +64,8 @@ class WrappedStore : public KVStore {
   void SetCompression(const Compression& compression) override { store_->SetCompression(compression); }
   HostTensorMap Residuals() const override { return store_->Residuals(); }
   void SetResiduals(const HostTensorMap& residuals) override { store_->SetResiduals(residuals); }
+  void BeginStep(double scale, const VarPtr& outcome) override { store_->BeginStep(scale, outcome); }
+  void EndStep() override { store_->EndStep(); }
   Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
                           ReductionHooks hooks) override {
     return store_->MakeReduction(std::move(buckets), std::move(function), threads, std::move(hooks));

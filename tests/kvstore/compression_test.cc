@@ -157,6 +157,53 @@ TEST_P(CompressionTest, WhatIsNotFiniteHarmsNothing) {
   }
 }
 
+// Of a step that does not count nothing is left, of no key, and what is left has no scale: residuals are those of the
+// steps that count, as if they were pushed by themselves, without one.
+TEST_P(CompressionTest, AStepCountsAsAWholeAtAnyScale) {
+  const Shape shape = {21};
+  const std::vector<Key> keys = {"v", "w"};
+  for (const Compression& compression : {kTwoBits, kHalf, kBrain}) {
+    const auto steps = Make(compression), plain = Make(compression);
+    for (KVStore* store : {steps.get(), plain.get()}) {
+      for (const Key& key : keys) store->Init(key, HostTensor(DType::kFloat32, shape));
+    }
+    const VarPtr outcome = engine_->NewVar();
+    PhiloxStream random(5, "steps");
+    for (int step = 0; step < 12; ++step) {
+      const double scale = std::ldexp(1, step * 5 % 7);
+      const bool counts = step % 3 != 1;
+      steps->BeginStep(scale, outcome);
+      for (const Key& key : keys) {
+        std::vector<HostTensor> values(2, HostTensor(DType::kFloat32, shape)), scaled = values;
+        for (size_t place = 0; place < 2; ++place) {
+          for (int64_t e = 0; e < 21; ++e) {
+            values[place].Set(e, static_cast<double>(random.Normal()) / 3);
+            scaled[place].Set(e, scale * values[place].At(e));
+          }
+        }
+        if (!counts && key == keys[1]) scaled[0].Set(11, std::numeric_limits<double>::infinity());
+        Push(steps.get(), key, scaled);
+        if (counts) Push(plain.get(), key, values);
+      }
+      engine_->Push({.name = "outcome", .device = Cpu(), .writes = {outcome}, .run = [counts](const OpContext&) {
+                       if (!counts) Throw<NumericError>("overflow");
+                     }});
+      steps->EndStep();
+      EXPECT_EQ(std::isfinite(Pull(steps.get(), keys[1], shape).At(11)), counts);
+      EXPECT_EQ(steps->Residuals(), plain->Residuals()) << ToString(compression) << " " << step;
+      for (const Key& key : keys) {
+        HostTensor sum = Pull(plain.get(), key, shape);
+        for (int64_t e = 0; e < 21; ++e) sum.Set(e, scale * sum.At(e));
+        if (counts) {
+          EXPECT_EQ(Pull(steps.get(), key, shape), sum) << ToString(compression) << " " << step;
+        }
+      }
+    }
+    EXPECT_THROW(engine_->WaitAll(), NumericError);
+    engine_->Recover();
+  }
+}
+
 // A store goes on from saved values and residuals to the bit.
 TEST_P(CompressionTest, ResidualsAreSavedAndLoaded) {
   const Shape shape = {2, 21};
@@ -210,6 +257,14 @@ TEST_P(CompressionTest, WrongUseIsAnError) {
   EXPECT_THROW(store->SetResiduals({{"w/1", HostTensor(DType::kFloat32, {4})}}), Error);
   EXPECT_THROW(store->SetResiduals({{"w/0", HostTensor(DType::kFloat32, {5})}}), ShapeError);
   EXPECT_EQ(store->Residuals(), kept);
+  store->BeginStep(1, engine_->NewVar());
+  Push(store.get(), "w", {HostTensor::Full(DType::kFloat32, {4}, 0.1)});
+  EXPECT_THROW(Push(store.get(), "w", {HostTensor::Full(DType::kFloat32, {4}, 0.1)}), Error);
+  EXPECT_EQ(store->Residuals(), kept);
+  store->EndStep();
+  EXPECT_NE(store->Residuals(), kept);
+  EXPECT_EQ(store->Residuals().at("w/0").At(0), 0.3f + 0.1f);
+  store->SetResiduals(kept);
   store->SetCompression({});
   EXPECT_THROW(store->SetResiduals(kept), Error);
 }
@@ -218,12 +273,12 @@ TEST_P(CompressionTest, WrongUseIsAnError) {
 TEST(Compression, LargeNumbersTakeSeveralPushes) {
   float value = 100000, residual = 0, sum = 0;
   uint16_t packed = 0;
-  Pack(kHalf, DType::kFloat32, &value, 1, &residual, &residual, &packed);
+  Pack(kHalf, DType::kFloat32, 1, &value, 1, &residual, &residual, &packed);
   Unpack(kHalf, DType::kFloat32, &packed, 1, /*add=*/true, &sum);
   EXPECT_EQ(sum, 65504.0f);
   value = 0;
   for (int i = 0; i < 2; ++i) {
-    Pack(kHalf, DType::kFloat32, &value, 1, &residual, &residual, &packed);
+    Pack(kHalf, DType::kFloat32, 1, &value, 1, &residual, &residual, &packed);
     Unpack(kHalf, DType::kFloat32, &packed, 1, /*add=*/true, &sum);
   }
   EXPECT_EQ(sum, 100000.0f);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "kvstore/kvstore.h"
 #include "symbol/graph.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
@@ -347,6 +348,34 @@ TEST_F(LossScaleTest, APowerOfTwoTrainsTheSameBits) {
   const HostTensorMap plain = train("static(1)");
   EXPECT_EQ(train("static(1024)"), plain);
   EXPECT_EQ(train("dynamic(start=8, interval=2)"), plain);
+}
+
+// What is sent in fewer bits are values without the scale, and a step that overflows leaves nothing with the senders,
+// not of a parameter that did not overflow either: trained are the bits of no scale.
+TEST_F(LossScaleTest, GradientsInFewerBitsTrainTheSameBits) {
+  const auto weight = [](const char* name) { return Variable(name, {.shape = Shape{1, 1}, .init = "zero"}); };
+  const Symbol net = MakeLoss(Variable("data") * (weight("w") + 0.25 * weight("v")), {.grad_scale = kHuge}, "loss");
+  for (const Compression& compression :
+       {Compression{.kind = CompressionKind::kTwoBits, .threshold = 3 * kHuge},
+        Compression{.kind = CompressionKind::kFloat16}, Compression{.kind = CompressionKind::kBFloat16}}) {
+    const auto train = [&](const std::string& loss_scale) {
+      TrainerOptions options = OptionsOf(loss_scale);
+      options.store = [&](const std::shared_ptr<Engine>& engine) {
+        auto store = KVStore::Create(KVStoreType::kDevice, engine);
+        store->SetCompression(compression);
+        return store;
+      };
+      ArrayIter data = Data();
+      Trainer trainer(net, options);
+      EXPECT_EQ(trainer.Fit(data, {.epochs = 3}).steps, 21) << ToString(compression);
+      return std::pair(trainer.ToModel().params, trainer.updater()->loss_scale().scale);
+    };
+    const auto [plain, one] = train("static(1)");
+    for (const auto& [name, value] : plain) EXPECT_LT(value.At(0), 0) << name;
+    const auto [scaled, scale] = train("dynamic(start=16777216, interval=2, on_overflow=retry)");
+    EXPECT_EQ(scaled, plain) << ToString(compression);
+    EXPECT_LT(scale, 16777216);
+  }
 }
 
 }  // namespace

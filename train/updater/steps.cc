@@ -152,6 +152,7 @@ void Updater::Apply(int64_t samples) {
   ++run_->step;
   if (!blocks_.empty()) {
     group_->SetRates(RatesOf(run_->step, samples));
+    if (store_) store_->BeginStep(run_->loss_scale.scale, committed_);
     for (const BlockState& block : blocks_) {
       for (const auto& value : block.exchanged) value->Exchange();
     }
@@ -159,6 +160,7 @@ void Updater::Apply(int64_t samples) {
     finish_[run_->step % kInFlight].Push();
   }
   commit_[run_->step % kInFlight].Push();
+  if (store_) store_->EndStep();
   run_->scale_before[run_->step % kInFlight] = run_->loss_scale;
   if (loss_scaling_) run_->loss_scale = AfterCommit(*loss_scaling_, run_->loss_scale);  // else Finish goes back
 }
