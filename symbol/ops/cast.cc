@@ -11,8 +11,8 @@ const OpDef& CastOp() {
   static const OpDef op = {
       .name = "Cast",
       .doc =
-          "The same numbers in another element type; to integers what is behind the point is cut, they "
-          "saturate, and NaN is 0; to bool, not zero.",
+          "The same numbers in another element type; from integers to integers the low bits; from floating point "
+          "to integers what is behind the point is cut, they saturate, and NaN is 0; to bool, not zero.",
       .attrs_type = &AttrsOf<CastAttrs>(),
       .infer =
           [](InferContext& c) {  // of any type

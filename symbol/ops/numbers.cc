@@ -135,6 +135,13 @@ Number RoundedTo(DType dtype, const Number& number) {
 // nothing is computed from it.
 bool IsExact(DType dtype, double x) { return IsFloat(dtype) || std::abs(x) < 0x1p53; }
 
+double LowBits(DType dtype, int64_t x) {
+  return Dispatch(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) return static_cast<double>(static_cast<T>(x));
+    return kUnknown;
+  });
+}
+
 // What kernels make of a result; unknown where an integer leaves its type, for there they wrap.
 Number HeldBy(DType dtype, const Number& result, bool is_operand = false) {
   if (IsFloat(dtype) || dtype == DType::kBool || is_operand) return RoundedTo(dtype, result);
@@ -177,9 +184,15 @@ void SameNumbers(InferContext& c) {
 }
 
 void CastNumbers(InferContext& c) {
-  if (!Ready(c)) return;
+  if (!Ready(c) || !c.in(0).dtype()) return;
+  const DType from = *c.in(0).dtype(), to = *c.out(0).dtype();
+  const auto held = [&](double x) {
+    const double rounded = Rounded(to, x);
+    if (IsFloat(from) || IsFloat(to) || to == DType::kBool || rounded == x) return rounded;
+    return IsExact(from, x) ? LowBits(to, static_cast<int64_t>(x)) : kUnknown;
+  };
   Numbers result;
-  for (const Number& x : *c.in(0).numbers()) result.push_back(RoundedTo(*c.out(0).dtype(), x));
+  for (const Number& x : *c.in(0).numbers()) result.push_back(Map(held, x));
   c.out(0).SetNumbers(std::move(result));
 }
 

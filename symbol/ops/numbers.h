@@ -13,7 +13,7 @@ using NumbersRule = std::function<void(InferContext&)>;
 void ConstantNumbers(InferContext& c);      // of Constant
 void ScalarNumbers(InferContext& c);        // of Scalar
 void SameNumbers(InferContext& c);          // every output has input 0's elements in their order
-void CastNumbers(InferContext& c);          // the same, rounded to the output's type
+void CastNumbers(InferContext& c);          // of Cast
 void BroadcastNumbers(InferContext& c);     // input 0 stretched to the output
 void TransposeNumbers(InferContext& c);     // of Transpose
 void SliceNumbers(InferContext& c);         // of Slice

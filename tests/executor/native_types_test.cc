@@ -129,6 +129,29 @@ TEST(NativeTypes, NarrowIntegersWrapAround) {
   }
 }
 
+// As in NumPy, PyTorch and ONNX; -1 is the largest of an unsigned type.
+TEST(NativeTypes, CastsBetweenIntegersKeepTheLowBits) {
+  const auto cast = [](DType from, std::vector<double> numbers, DType to, KernelPolicy policy) {
+    HostTensor x(from, {std::ssize(numbers)});
+    for (size_t i = 0; i < numbers.size(); ++i) x.Set(static_cast<int64_t>(i), numbers[i]);
+    const Symbol y = Cast(Variable("x"), {.dtype = to}, "y");
+    const HostTensor result = RunGraph(y, {{"x", x}}, {.policy = policy}).outputs[0];
+    std::vector<double> all;
+    for (int64_t i = 0; i < result.elements(); ++i) all.push_back(result.At(i));
+    return all;
+  };
+  using List = std::vector<double>;
+  for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+    EXPECT_EQ(cast(DType::kInt16, {200, -200, 7}, DType::kInt8, policy), (List{-56, 56, 7}));
+    EXPECT_EQ(cast(DType::kInt8, {-1, 5}, DType::kUInt64, policy), (List{0x1p64, 5}));
+    EXPECT_EQ(cast(DType::kInt64, {0x1p32 + 3, -0x1p40, -0x1p31 - 1}, DType::kInt32, policy), (List{3, 0, 0x1p31 - 1}));
+    EXPECT_EQ(cast(DType::kUInt64, {0x1p63, 9}, DType::kInt64, policy), (List{-0x1p63, 9}));
+    EXPECT_EQ(cast(DType::kInt32, {256, 0}, DType::kBool, policy), (List{1, 0}));
+    EXPECT_EQ(cast(DType::kBool, {1, 0}, DType::kInt32, policy), (List{1, 0}));
+    EXPECT_EQ(cast(DType::kFloat32, {300, -1}, DType::kUInt8, policy), (List{255, 0}));
+  }
+}
+
 // Constants are folded by the same arithmetic: exactly, and where a type ends it begins anew.
 TEST(NativeTypes, FoldedIntegersAreThoseThatAreComputed) {
   const auto integers = [](DType dtype, std::vector<int64_t> values) {

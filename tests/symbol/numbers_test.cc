@@ -110,6 +110,7 @@ TEST(Numbers, AreExactOrUnknown) {
   EXPECT_EQ(NumbersIn(Negative(bytes({1})), {2}), List{});
   EXPECT_EQ(NumbersIn(Sum(bytes({200, 100})), {2}), List{});
   EXPECT_EQ(NumbersIn(Max(bytes({200, 100})), {2}), (List{200}));
+  EXPECT_EQ(NumbersIn(Cast(bytes({200, 100}), {.dtype = DType::kInt8}), {2}), (List{-56, 100}));  // the low bits
   const Symbol large = Integer(0x1p53), most = Constant(HostTensor::Full(DType::kInt64, {}, HUGE_VAL));
   EXPECT_EQ(NumbersIn(large - Integer(1), {2}), List{});  // 2^53 may be 2^53 + 1
   EXPECT_EQ(NumbersIn(large * Integer(2), {2}), List{});

@@ -59,9 +59,11 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
   });
 }
 
-// Without what is behind the point, and within the bounds of the type; of NaN 0.
-template <class To>
-To Cut(double value) {
+// Of integers the low bits; of other numbers what is before the point, within the bounds of the type, and of NaN 0.
+template <class To, class From>
+To Cut(From number) {
+  if constexpr (std::is_integral_v<From>) return static_cast<To>(number);
+  const double value = LoadDouble(number);
   using Limits = std::numeric_limits<To>;
   constexpr double kEnd = 2.0 * static_cast<double>(Limits::max() / 2 + 1);  // the highest int64 is not a double
   if (value >= kEnd) return Limits::max();
@@ -69,15 +71,15 @@ To Cut(double value) {
   return std::isnan(value) ? To{0} : Limits::min();
 }
 
-// From floating point numbers to integers, n at once.
+// To integers, n at once.
 void CutAll(DType from, const void* in, DType to, void* out, int64_t n) {
   Dispatch(from, [&]<class From>() {
     Dispatch(to, [&]<class To>() {
-      if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
+      if constexpr (std::is_integral_v<To> && !std::is_same_v<To, bool> && !std::is_same_v<From, bool>) {
         const From* x = static_cast<const From*>(in);
         To* y = static_cast<To*>(out);
         ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-          for (int64_t i = begin; i < end; ++i) y[i] = Cut<To>(LoadDouble(x[i]));
+          for (int64_t i = begin; i < end; ++i) y[i] = Cut<To>(x[i]);
         });
       }
     });
@@ -86,7 +88,7 @@ void CutAll(DType from, const void* in, DType to, void* out, int64_t n) {
 
 using CastAll = void (*)(DType from, const void* in, DType to, void* out, int64_t n);
 CastAll CastOf(DType from, DType to) {
-  return IsFloat(from) && !IsFloat(to) && to != DType::kBool ? CutAll : flat::Cast;
+  return IsFloat(to) || from == DType::kBool || to == DType::kBool ? flat::Cast : CutAll;
 }
 
 // data -> output, in whatever format the data are

@@ -126,6 +126,15 @@ __device__ void PutPack(const Target& target, int64_t first, const Value* from) 
 // The number that a result is stored as.
 template <class Value>
 __device__ void StoreResult(const MapArgs& args, int64_t i, Value y) {
+  if constexpr (std::is_integral_v<Value>) {
+    if (args.family == Family::kCast) {
+      return ForType(args.out.dtype, [&]<class T>() {
+        constexpr bool kLowBits = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+        if constexpr (kLowBits) static_cast<T*>(args.out.data)[i] = static_cast<T>(y);
+        if constexpr (!kLowBits) static_cast<T*>(args.out.data)[i] = StoreAs<T>(y);
+      });
+    }
+  }
   if (args.out.dtype == DType::kBool) {
     static_cast<uint8_t*>(args.out.data)[i] = y != 0;
   } else if (args.saturates) {

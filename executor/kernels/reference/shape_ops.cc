@@ -132,7 +132,21 @@ MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
 MaybeKernel MakeCast(const KernelSpec& spec) {
   if (spec.inputs[0].dtype == spec.outputs[0].dtype) return Copy(spec);
   const int64_t n = spec.outputs[0].shape.Elements();
-  const bool cut = !IsFloat(spec.outputs[0].dtype) && spec.outputs[0].dtype != DType::kBool;
+  const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
+  const bool cut = !IsFloat(to) && to != DType::kBool;
+  if (cut && !IsFloat(from) && from != DType::kBool) {  // the low bits
+    return OnBytes(spec, [=](const Tensors& t) {
+      Dispatch(from, [&]<class From>() {
+        Dispatch(to, [&]<class To>() {
+          if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) {
+            const auto* x = reinterpret_cast<const From*>(t.raw_in[0]);
+            std::transform(x, x + n, reinterpret_cast<To*>(t.raw_out[0]),
+                           [](From number) { return static_cast<To>(number); });
+          }
+        });
+      });
+    });
+  }
   return InDouble(spec, [=](const Tensors& t) {
     std::transform(t.in[0], t.in[0] + n, t.out[0], [cut](double x) { return cut ? std::trunc(x) : x; });
   });

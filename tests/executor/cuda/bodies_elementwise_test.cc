@@ -137,6 +137,19 @@ TEST(CudaElementwiseBodiesTest, CastsSaturate) {
   }
 }
 
+// Integers keep their low bits.
+TEST(CudaElementwiseBodiesTest, CastsOfIntegers) {
+  for (const DType from : {DType::kInt8, DType::kInt16, DType::kInt64, DType::kUInt64, DType::kBool}) {
+    const HostTensor x = Values({5}, {0, 1, -1, 200, 70000}).Cast(from);
+    for (const DType to : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kUInt32, DType::kUInt64, DType::kBool,
+                           DType::kFloat32, DType::kFloat16}) {
+      MapArgs args = ArgsOf(Family::kCast, 0, {&x});
+      args.saturates = 1;
+      ExpectOut(args, Reference(CastOp(), CastAttrs{to}, {x})[0]);
+    }
+  }
+}
+
 TEST(CudaElementwiseBodiesTest, Gradients) {
   for (const DType dtype : kFloats) {
     const HostTensor x = Mixed(dtype, 1), y = Uniform({43}, -2, 2).Cast(dtype), z = AwayFromZero({43}).Cast(dtype);
