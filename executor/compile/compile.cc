@@ -160,13 +160,15 @@ class Compiler : private ProgramBuilder {
     return value;
   }
 
+  // What is exchanged lies in the arena, whose variable waits for it: arguments and gradients may be written meanwhile.
   void EmitExchange(int n) {
     const Node& node = *graph_.nodes[n];
-    const int input = InFormat(CloseFormat(ValueOf(node.inputs()[0])), Format::Plain());
+    int input = InFormat(CloseFormat(ValueOf(node.inputs()[0])), Format::Plain());
     if (options_.devices == 1) {
       values_of_[n][0] = NewAlias(input, node.OutputName(0), lowered_.types[n][0]);
       return;
     }
+    if (plan().values[input].place != Place::kArena) input = CopyToArena(input, plan().values[input].name);
     Waiting waiting{.node = n, .exchange = {.input = input}};
     if (node.op().across_devices == AcrossDevices::kGather) {
       ValueType all = plan().values[input].type;
@@ -177,7 +179,7 @@ class Compiler : private ProgramBuilder {
       values_of_[n][0] = waiting.exchange.output =
           NewArenaValue(node.OutputName(0), lowered_.types[n][0], Format::Plain());
     }
-    exchanged_.insert(waiting.exchange.output);
+    exchanged_.insert({RootOf(input), waiting.exchange.output});
     waiting_.push_back(waiting);
   }
 
@@ -307,7 +309,7 @@ class Compiler : private ProgramBuilder {
       }
     }
   }
-  // Does a call of backward write it into the arena?
+  // Does a call of backward write it into the arena, for nobody but this device?
   bool IsMovable(int root) {
     return root >= forward_values_ && plan().values[root].place == Place::kArena && !exchanged_.contains(root);
   }
@@ -318,9 +320,7 @@ class Compiler : private ProgramBuilder {
     if (!v.format.is_plain()) {
       value = InFormat(value, Format::Plain());
     } else if (v.place != Place::kArena) {
-      const int copy = NewArenaValue(name, v.type, v.format);
-      EmitCopy(value, copy);
-      value = copy;
+      value = CopyToArena(value, name);
     }
     kept_.push_back(value);
     return value;
@@ -380,7 +380,7 @@ class Compiler : private ProgramBuilder {
   std::vector<std::vector<int>> values_of_;                       // per node and output
   RandomKeys random_keys_;
   std::vector<Waiting> waiting_;
-  std::unordered_set<int> exchanged_;  // values that exchanges write
+  std::unordered_set<int> exchanged_;  // roots of what exchanges read, and what they write
   KeptSoFar kept_so_far_{options_};
   std::vector<int> kept_;  // values alive to the end
   std::optional<std::regex> observe_;

@@ -64,6 +64,13 @@ void ProgramBuilder::EmitCopy(int from, int to) {
   Emit("Copy", value.name, {from}, {to}, MakeCopy(value.bytes(), value.format));
 }
 
+int ProgramBuilder::CopyToArena(int value, std::string name) {
+  const PlanValue from = plan().values[value];
+  const int copy = NewArenaValue(std::move(name), from.type, from.format);
+  EmitCopy(value, copy);
+  return copy;
+}
+
 void ProgramBuilder::CutSegment(Phase phase, bool keep_empty) {
   std::vector<PlanSegment>& segments = plan().segments;
   if (!segments.empty() && segments.back().phase == phase && segments.back().exchanges.empty()) {

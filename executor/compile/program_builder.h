@@ -42,6 +42,7 @@ class ProgramBuilder {
   int InFormat(int value, const Format& format);
   void EmitReorder(int from, int to);
   void EmitCopy(int from, int to);
+  int CopyToArena(int value, std::string name);
   // Ends a segment with the last call; one without calls only if `keep_empty` and the phase has none yet.
   void CutSegment(Phase phase, bool keep_empty);
   void Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel);

@@ -54,6 +54,9 @@ class Verifier {
       for (const PlanExchange& e : segment.exchanges) {
         CheckValue(e.input);
         CheckValue(e.output);
+        if (plan_.values[e.input].place != Place::kArena) {
+          Breach("an exchange reads \"{}\" outside the arena", NameOf(e.input));
+        }
         if (plan_.values[e.output].place != Place::kArena) {
           Breach("an exchange writes \"{}\" outside the arena", NameOf(e.output));
         }

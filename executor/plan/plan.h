@@ -59,7 +59,7 @@ struct PlanCall {
 enum class Phase : uint8_t { kForward, kBackward };
 
 // Values that are combined over all devices after a segment: `input` of each device, in device order, into `output`
-// of each.
+// of each. Both lie in the arena, which the operations that exchange them name.
 struct PlanExchange {
   Collective what = Collective::kAllReduceSum;
   int input = -1, output = -1;
@@ -150,7 +150,8 @@ std::string ToString(const Plan& plan);
 //   content; views and in-place pairs have equal formats; segments cover the calls in order and never go back from
 //   backward to forward; every gradient asked for fits its argument and is written once, in backward, and every state
 //   that is updated once, in forward, after its last reader; derived values are made of parameters, and of states that
-//   are not updated, alone, before the first segment, and nothing else of what is made there is read later.
+//   are not updated, alone, before the first segment, and nothing else of what is made there is read later; what is
+//   exchanged lies in the arena.
 void VerifyPlan(const Plan& plan);
 
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the call where

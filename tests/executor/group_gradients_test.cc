@@ -54,6 +54,46 @@ TEST(GroupGradients, AnUnbatchedLossMergesBySum) {
   EXPECT_NO_THROW(bind("sum", kTwo, true));
 }
 
+// z = sum of x v over all samples, plus w, so that the gradient of w is what the devices exchange for that of x: it is
+// read before whatever comes later writes it.
+TEST(GroupGradients, WhatDevicesExchangeIsReadBeforeLaterWrites) {
+  const Symbol sum = SumOverDevices(Sum(Variable("data") * Variable("v", {.shape = Shape{4}}), {.axes = {0}}));
+  const Symbol z = Square(sum + Variable("w", {.shape = Shape{4}})) * 0.5;
+  DataParallelExecutorGroup group(
+      MakeLoss(z, {}, "loss").WithAnnotation("merge", "sum"),
+      {.devices = kTwo, .data = {{"data", {4, 4}}}, .inputs_need_grad = true, .fixed_params = {"v"}});
+  group.SetParams({{"v", Full({4}, 1)}, {"w", Full({4}, 2)}}, {});
+  const auto gradient = [&](const auto& write) {
+    group.Forward(Batch{.data = {RandomTensor({4, 4}, 1)}});
+    group.Backward();
+    write();
+    return group.InputGradients()[0].ToHost();
+  };
+  const HostTensor expected = gradient([] {});
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_EQ(gradient([&] {
+                for (const ReplicatedParam& p : group.params())
+                  for (const Tensor& gradients : p.grads) gradients.Fill(0);
+              }),
+              expected);
+  }
+}
+
+TEST(GroupGradients, WhatDevicesExchangeOfParametersAndDataIsThatOfTheirStep) {
+  const Symbol w = SumOverDevices(Variable("w", {.shape = Shape{4}})), x = SumOverDevices(Variable("data"));
+  DataParallelExecutorGroup group(Group({w.WithAnnotation("merge", "first"), x.WithAnnotation("merge", "first")}),
+                                  {.devices = kTwo, .data = {{"data", {2, 400}}}, .for_training = false});
+  for (int round = 0; round < 50; ++round) {
+    group.SetParams({{"w", Full({4}, round)}}, {});
+    group.Forward(Batch{.data = {Full({2, 400}, round)}});
+    const std::vector<Tensor> outputs = group.Outputs();
+    group.SetParams({{"w", Full({4}, -7)}}, {});
+    group.Forward(Batch{.data = {Full({2, 400}, -7)}});
+    EXPECT_EQ(outputs[0].ToHost(), Full({4}, 2 * round));
+    EXPECT_EQ(outputs[1].ToHost(), Full({1, 400}, 2 * round));
+  }
+}
+
 TEST(GroupGradients, AHeadListedTwiceTakesAGradientEach) {
   const Symbol y = Variable("data") * 3.0;
   DataParallelExecutorGroup group(Group({y, y}),

@@ -180,6 +180,8 @@ TEST(VerifyPlanTest, StatesAreUpdatedOnceInForwardAfterTheirReaders) {
 TEST(VerifyPlanTest, ExchangesStayInTheArena) {
   ExpectBreach("an exchange writes \"dx\" outside the arena",
                [](Plan* p) { p->segments[1].exchanges = {{.input = 1, .output = 2}}; });
+  ExpectBreach("an exchange reads \"x\" outside the arena",
+               [](Plan* p) { p->segments[1].exchanges = {{.input = 0, .output = 1}}; });
 }
 
 // An exchange behind the last call reads its input: that call must not work in it.
