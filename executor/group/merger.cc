@@ -112,6 +112,33 @@ std::vector<Tensor> Merger::InputGradients(const Binding& binding) const {
   return merged;
 }
 
+std::vector<std::vector<Tensor>> Merger::States(const Binding& binding) const {
+  std::vector<std::vector<Tensor>> states;
+  for (const int state : spec_.states) {
+    std::vector<Tensor>& parts = states.emplace_back();
+    for (const GroupStep::Participant& p : binding.participants()) parts.push_back(p.executor->Input(*p.bound, state));
+  }
+  return states;
+}
+
+void Merger::SetStates(const Binding& binding, std::vector<std::vector<Tensor>> pieces) const {
+  std::vector<Sharing> arrays;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const DataDesc& desc = spec_.options.states[i];
+    for (Tensor& piece : pieces[i]) {
+      const auto is_written = [&](const GroupStep::Participant& p) {
+        return p.executor->Input(*p.bound, spec_.states[i]).var() == piece.var();
+      };
+      if (std::ranges::none_of(binding.participants(), is_written)) continue;
+      const Tensor copy(engine_, piece.device(), piece.dtype(), piece.shape());
+      copy.CopyFrom(piece);
+      piece = copy;
+    }
+    arrays.push_back({spec_.states[i], pieces[i], {.dtype = desc.dtype, .shape = {}, .batch_axis = desc.BatchAxis()}});
+  }
+  if (!arrays.empty()) ShareOut(binding, "states", arrays);
+}
+
 void Merger::PushHeadGradients(const Binding& binding, const DeviceArrays& gradients) const {
   const std::vector<int>& wanted = binding.step->plan().head_gradients;
   std::vector<Sharing> arrays;

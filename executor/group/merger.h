@@ -30,6 +30,11 @@ class Merger {
   std::vector<std::vector<Tensor>> InputGradientsPerDevice(const Binding& binding) const;
   std::vector<Tensor> InputGradients(const Binding& binding) const;
 
+  // [state][device with samples]: where they are.
+  std::vector<std::vector<Tensor>> States(const Binding& binding) const;
+  // The same from pieces of whole ones, which may be states themselves, wherever they are, before any is written.
+  void SetStates(const Binding& binding, std::vector<std::vector<Tensor>> pieces) const;
+
   // Shares out arrays that are inputs of the bound programs: some head gradients, or all states. Without a batch axis
   // `rule` says how much of it each device gets: the first all (first), each its part (mean), all of them all.
   struct Sharing {

@@ -150,15 +150,7 @@ std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
   return params;
 }
 
-std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
-  std::vector<std::vector<Tensor>> states;
-  for (const int state : spec_.states) {
-    std::vector<Tensor>& parts = states.emplace_back();
-    for (const GroupStep::Participant& p : current_->participants())
-      parts.push_back(p.executor->Input(*p.bound, state));
-  }
-  return states;
-}
+std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const { return merger_.States(*current_); }
 
 void DataParallelExecutorGroup::SetStates(double value) {
   const std::vector<std::vector<Tensor>> states = States();
@@ -177,7 +169,7 @@ void DataParallelExecutorGroup::SetStates(double value) {
 void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
   const std::vector<DataDesc>& descs = spec_.options.states;
   if (states.size() != descs.size()) Throw("SetStates: expected {} states, got {}", descs.size(), states.size());
-  std::vector<Merger::Sharing> arrays;
+  std::vector<std::vector<Tensor>> arrays;
   for (size_t i = 0; i < descs.size(); ++i) {
     const std::vector<Tensor>* given = states.Find(i);
     if (!given) Throw("SetStates: state \"{}\" has no tensor", descs[i].name);
@@ -188,9 +180,9 @@ void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
     CheckPieces(*given, type, current_->participants().size(), descs[i].name);
     if (got != expected)
       Throw<ShapeError>("SetStates: state \"{}\": expected {}, got {}", descs[i].name, expected, got);
-    arrays.push_back({spec_.states[i], *given, type});
+    arrays.push_back(*given);
   }
-  if (!arrays.empty()) merger_.ShareOut(*current_, "states", arrays);
+  merger_.SetStates(*current_, std::move(arrays));
 }
 
 }  // namespace bindery

@@ -156,6 +156,41 @@ TEST(GroupLstm, StatesAreCarriedFromStepToStep) {  // E11
   EXPECT_THROW(group.SetStates(std::vector<HostTensor>(4, HostTensor(DType::kFloat32, {kBatch, kHidden + 1}))), Error);
 }
 
+// data + state, of one number a sample; samples lie in the middle of the second state.
+Symbol SumsWithStates() { return Group({Variable("data") + Variable("h"), Variable("more") + Variable("c")}); }
+GroupOptions OptionsOfSums(int64_t samples, int devices) {
+  GroupOptions options{.devices = {},
+                       .data = {{"data", {samples, 1}}, {"more", {2, samples, 1}, {}, "TNC"}},
+                       .states = {{"h", {samples, 1}}, {"c", {2, samples, 1}, {}, "TNC"}},
+                       .for_training = false};
+  for (int d = 0; d < devices; ++d) options.devices.push_back(TestDevice(d));
+  return options;
+}
+TEST(GroupLstm, StatesAreSetFromStates) {
+  GroupOptions options = OptionsOfSums(2, 2);
+  options.data[1] = {"more", {2, 1}};
+  options.states[1] = {"c", {2, 1}};
+  DataParallelExecutorGroup group(SumsWithStates(), options);
+  const HostTensor h = HostTensor::From({2, 1}, {1, 2}), c = HostTensor::From({2, 1}, {3, 4});
+  const auto seen_after = [&](const auto& change) {
+    group.SetStates(std::vector<HostTensor>{h, c});
+    const std::vector<std::vector<Tensor>> states = group.States();
+    group.SetStates(DeviceArrays(change(states)));
+    group.Forward(Batch{.data = {HostTensor(DType::kFloat32, {2, 1}), HostTensor(DType::kFloat32, {2, 1})}});
+    return MergedOutputs(group);
+  };
+  using Pieces = std::vector<std::vector<Tensor>>;
+  EXPECT_EQ(seen_after([](const Pieces& states) { return states; }), (std::vector<HostTensor>{h, c}));
+  EXPECT_EQ(seen_after([](const Pieces& states) {
+              return Pieces{states[1], states[0]};
+            }),
+            (std::vector<HostTensor>{c, h}));
+  EXPECT_EQ(seen_after([](const Pieces& states) {
+              return Pieces{{states[0][1], states[0][0]}, states[1]};
+            }),
+            (std::vector<HostTensor>{HostTensor::From({2, 1}, {2, 1}), c}));
+}
+
 // 32 samples of 80 numbers: four steps of 20.
 Symbol Stack(int layers) {
   const Symbol steps = StepsOfData(4);
