@@ -31,7 +31,9 @@ DataParallelExecutorGroup::~DataParallelExecutorGroup() = default;
 void DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode,
                                      const std::vector<SampleRange>* ranges) {
   ran_forward_ = ran_backward_ = false;
-  current_ = bindings_.Find(shapes, mode, watch_, ranges);
+  const std::shared_ptr<Binding> next = bindings_.Find(shapes, mode, watch_, ranges);
+  if (current_) CarryStates(*next);
+  current_ = next;
 }
 
 void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels) {

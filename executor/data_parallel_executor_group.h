@@ -127,7 +127,9 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   const ParameterStore& store() const { return *bindings_.store(); }
 
   // --- states ---
-  // Where what one is set from has failed, every run fails until they are set again.
+  // Where what one is set from has failed, every run fails until they are set again. A value is that of all samples;
+  // arrays are those of the last batch's, and any others stay. Batches of other sizes and other splits see what was set
+  // for the same samples, by their number in the batch, and without a batch axis what the first device has.
   void SetStates(double value) override;
   void SetStates(const DeviceArrays& states) override;
   using ExecutorGroup::SetStates;                            // whole ones on the host are split like data
@@ -172,6 +174,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
 
  private:
   void Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
+  void CarryStates(const Binding& next);  // from the current one
   // Runs forward on the current binding: one batch, or one per device.
   void Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward);
   void RunBackward(const DeviceArrays& head_gradients) override;
@@ -183,9 +186,11 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   Bindings bindings_;
   Feeder feeder_;
   Merger merger_;
-  Binding* current_ = nullptr;
+  std::shared_ptr<Binding> current_;
   int splits_ = 0;                                   // workloads that were set
   bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
+  std::vector<Tensor> rest_;                         // of states: rows of samples behind the batch's; empty: none
+  double unseen_states_ = 0;                         // of samples behind those
   std::string watch_;
   StepRange block_;                          // writes the step blocks alone; of no parts until it is needed
   mutable std::vector<Shape> batch_shapes_;  // of the last batch; kept so that a step allocates nothing

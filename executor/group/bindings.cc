@@ -188,8 +188,8 @@ Bindings::Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const 
   }
 }
 
-Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
-                        const std::vector<SampleRange>* ranges) {
+std::shared_ptr<Binding> Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
+                                        const std::vector<SampleRange>* ranges) {
   const int addresses = AddressesVersion();
   const auto found = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) {
     return b->addresses == addresses && b->mode == mode && b->watch == watch && b->shapes == shapes &&
@@ -200,19 +200,19 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
       bindings_.splice(bindings_.begin(), bindings_, found);
       for (const GroupStep::Participant& p : (*found)->participants()) programs_->Touch(p.bound->program.get());
     }
-    return bindings_.front().get();
+    return bindings_.front();
   }
   bindings_.push_front(Make(shapes, mode, watch, ranges ? *ranges : spec_.Split(spec_.SamplesOf(shapes))));
-  Binding* const made = bindings_.front().get();
+  const std::shared_ptr<Binding> made = bindings_.front();
   made->cut_beforehand = ranges != nullptr;
   made->split = split_;
   // Bindings go with the addresses they hold, and with their programs: what is bound is not kept beyond the cache's
   // budget.
   std::erase_if(bindings_, [&](const auto& b) {
-    return b.get() != made && (b->addresses != made->addresses ||
-                               !std::ranges::all_of(b->participants(), [&](const GroupStep::Participant& p) {
-                                 return programs_->Holds(p.bound->program.get());
-                               }));
+    return b != made && (b->addresses != made->addresses ||
+                         !std::ranges::all_of(b->participants(), [&](const GroupStep::Participant& p) {
+                           return programs_->Holds(p.bound->program.get());
+                         }));
   });
   if (bindings_.size() > kKept) bindings_.pop_back();
   return made;

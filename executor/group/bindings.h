@@ -48,10 +48,10 @@ class Bindings {
   // its engine are others. `spec` stays the caller's.
   Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const Bindings* shared);
 
-  // Found or made; stays until the next call. `ranges`: if not the usual split. Throws Error, ShapeError, ModelError,
-  // DeviceError, and the last one found stays then.
-  Binding* Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
-                const std::vector<SampleRange>* ranges = nullptr);
+  // Found or made. Whoever holds it may still ask where its arrays are, but run it only if it was the last one found.
+  // `ranges`: if not the usual split. Throws Error, ShapeError, ModelError, DeviceError.
+  std::shared_ptr<Binding> Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
+                                const std::vector<SampleRange>* ranges = nullptr);
 
   // Which workload the options have: bindings that were shared out by another one are not found. Their programs stay.
   int split() const { return split_; }
@@ -77,7 +77,7 @@ class Bindings {
   std::vector<std::shared_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<DeviceExecutor>> executors_;  // wait for what they pushed
   std::shared_ptr<ProgramCache> programs_;
-  std::list<std::unique_ptr<Binding>> bindings_;  // most recently used first
+  std::list<std::shared_ptr<Binding>> bindings_;  // most recently used first
   std::vector<int> updated_blocks_;
   int split_ = 0;
 };

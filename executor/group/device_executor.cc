@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "engine/backend.h"
 
@@ -41,7 +42,16 @@ void DeviceExecutor::Reserve(Arrays* arrays, int argument, int64_t bytes) {
   if (buffers.size() <= static_cast<size_t>(argument)) buffers.resize(static_cast<size_t>(argument) + 1);
   if (buffers[argument].chunk && buffers[argument].bytes >= bytes) return;
   WaitIdle();
-  buffers[argument] = {.chunk = NewZeros(bytes, arrays->var), .bytes = bytes};
+  const Buffer before = std::exchange(buffers[argument], {.chunk = NewZeros(bytes, arrays->var), .bytes = bytes});
+  if (arrays == &states_ && before.chunk) {
+    engine_->Push({.name = "move state",
+                   .device = device_,
+                   .updates = {arrays->var},
+                   .run = [before, to = buffers[argument].chunk,
+                           &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
+                     flat.Copy(context.stream, before.chunk->data(), to->data(), before.bytes);
+                   }});
+  }
   bound_.clear();
   zero_input_gradients_ = nullptr;
   ++addresses_version_;

@@ -99,8 +99,8 @@ class DeviceExecutor {
     std::vector<Buffer> buffers = {};
   };
   Arrays& HomeOf(const PlanArgument& input) { return input.role == Role::kState ? states_ : inputs_; }
-  // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
-  // changes nothing.
+  // Makes room for one argument, zero-filled where it moves, but for what lay there of a state; nothing is bound to the
+  // old place then. What throws changes nothing.
   void Reserve(Arrays* arrays, int argument, int64_t bytes);
   static int RowArrayOf(const PlanGradient& gradient);                                             // in row_gradients_
   void* AddRows(const std::shared_ptr<RowGradient>& of, int gradient, BoundProgram* bound) const;  // their address

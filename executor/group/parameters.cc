@@ -152,6 +152,41 @@ std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
 
 std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const { return merger_.States(*current_); }
 
+// Rows follow their samples to where these are computed now. Those of samples that the batch does not have wait in
+// `rest_` for one that has them; those that were never there are as SetStates(value) left all.
+void DataParallelExecutorGroup::CarryStates(const Binding& next) {
+  if (spec_.states.empty() || next.ranges == current_->ranges) return;
+  std::vector<std::vector<Tensor>> states = States();
+  std::vector<Tensor> rest(states.size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const DataDesc& desc = spec_.options.states[i];
+    const int axis = desc.BatchAxis();
+    std::vector<Tensor>& pieces = states[i];
+    if (axis < 0) {
+      if (pieces.size() != next.participants().size()) pieces.resize(1);
+      continue;
+    }
+    if (!rest_.empty() && rest_[i].defined()) pieces.push_back(rest_[i]);
+    int64_t rows = 0;
+    for (const Tensor& piece : pieces) rows += piece.shape()[axis];
+    const auto more = [&](int64_t n) {
+      return Tensor(engine(), pieces[0].device(), desc.dtype, pieces[0].shape().With(axis, n));
+    };
+    if (rows < next.samples()) {
+      const Tensor unseen = more(next.samples() - rows);
+      unseen.Fill(unseen_states_);
+      pieces.push_back(unseen);
+    } else if (rows > next.samples()) {
+      rest[i] = more(rows - next.samples());
+      DeviceFeed feed(engine(), rest[i].device(), 0, 1);
+      feed.Add(pieces, {.dtype = desc.dtype, .shape = {}, .batch_axis = axis}, {next.samples(), rows}, rest[i]);
+      feed.Push("states", rest[i].var(), /*all=*/true);
+    }
+  }
+  merger_.SetStates(next, std::move(states));
+  rest_ = std::move(rest);
+}
+
 void DataParallelExecutorGroup::SetStates(double value) {
   const std::vector<std::vector<Tensor>> states = States();
   for (size_t k = 0; !states.empty() && k < states[0].size(); ++k) {
@@ -164,6 +199,8 @@ void DataParallelExecutorGroup::SetStates(double value) {
     };
     engine()->Push(std::move(set));
   }
+  unseen_states_ = value;
+  rest_.clear();
 }
 
 void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {

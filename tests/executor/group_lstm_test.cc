@@ -166,6 +166,70 @@ GroupOptions OptionsOfSums(int64_t samples, int devices) {
   for (int d = 0; d < devices; ++d) options.devices.push_back(TestDevice(d));
   return options;
 }
+// What a batch of so many samples sees of `h` and of `c`.
+std::vector<HostTensor> StatesSeen(DataParallelExecutorGroup* group, int64_t samples) {
+  group->Forward(
+      Batch{.data = {HostTensor(DType::kFloat32, {samples, 1}), HostTensor(DType::kFloat32, {2, samples, 1})}});
+  return MergedOutputs(*group);
+}
+std::vector<HostTensor> StatesOf(const std::vector<float>& h) {
+  std::vector<float> c = h;
+  for (const float value : h) c.push_back(10 * value);
+  const auto samples = static_cast<int64_t>(h.size());
+  return {HostTensor::From({samples, 1}, h), HostTensor::From({2, samples, 1}, c)};
+}
+
+TEST(GroupLstm, AStateIsOneValueForAllSamples) {
+  for (const int devices : {1, 2, 3}) {
+    DataParallelExecutorGroup group(SumsWithStates(), OptionsOfSums(4, devices));
+    const auto expect = [&](int64_t samples, float value) {
+      const std::vector<HostTensor> seen = StatesSeen(&group, samples);
+      EXPECT_EQ(seen[0], HostTensor::Full(DType::kFloat32, {samples, 1}, value));
+      EXPECT_EQ(seen[1], HostTensor::Full(DType::kFloat32, {2, samples, 1}, value));
+    };
+    group.SetStates(7);
+    for (const int64_t samples : {4, 1}) expect(samples, 7);
+    group.SetStates(2);  // as after an epoch whose last batch is short
+    for (const int64_t samples : {4, 6, 3}) expect(samples, 2);
+  }
+}
+
+TEST(GroupLstm, StatesFollowTheirSamples) {
+  for (const int devices : {1, 2, 3}) {
+    DataParallelExecutorGroup group(SumsWithStates(), OptionsOfSums(4, devices));
+    group.SetStates(StatesOf({1, 2, 3, 4}));
+    EXPECT_EQ(StatesSeen(&group, 4), StatesOf({1, 2, 3, 4}));
+    std::vector<double> workload(static_cast<size_t>(devices), 1);
+    workload[0] = 3;
+    group.SetWorkload(workload);
+    EXPECT_EQ(StatesSeen(&group, 4), StatesOf({1, 2, 3, 4}));
+    EXPECT_EQ(StatesSeen(&group, 2), StatesOf({1, 2}));  // the others wait
+    group.SetStates(StatesOf({5, 6}));
+    EXPECT_EQ(StatesSeen(&group, 1), StatesOf({5}));
+    EXPECT_EQ(StatesSeen(&group, 3), StatesOf({5, 6, 3}));
+    EXPECT_EQ(StatesSeen(&group, 6), StatesOf({5, 6, 3, 4, 0, 0}));
+    EXPECT_EQ(StatesSeen(&group, 4), StatesOf({5, 6, 3, 4}));
+    std::vector<BatchPtr> cut(static_cast<size_t>(devices));  // all on the last device
+    cut.back() = std::make_shared<const Batch>(
+        Batch{.data = {HostTensor(DType::kFloat32, {4, 1}), HostTensor(DType::kFloat32, {2, 4, 1})}});
+    group.Forward(cut);
+    EXPECT_EQ(MergedOutputs(group), StatesOf({5, 6, 3, 4}));
+  }
+}
+
+// There is no memory for the larger batch on the second device, when the first has made room for its states.
+TEST(GroupLstm, ABatchThatCannotBeBoundLeavesTheStates) {
+  DataParallelExecutorGroup group(SumsWithStates(), OptionsOfSums(4, 2));
+  group.SetStates(StatesOf({1, 2, 3, 4}));
+  DefaultStorage()->ReleasePool();
+  DefaultStorage()->SetLimit(TestDevice(1), DefaultStorage()->Stats(TestDevice(1)).in_use + 1024);
+  EXPECT_THROW(StatesSeen(&group, 4096), DeviceError);
+  DefaultStorage()->SetLimit(TestDevice(1), 0);
+  EXPECT_EQ(StatesSeen(&group, 4), StatesOf({1, 2, 3, 4}));
+  const std::vector<HostTensor> seen = StatesSeen(&group, 4096);
+  EXPECT_EQ(seen[0].Slice(0, 0, 5), StatesOf({1, 2, 3, 4, 0})[0]);
+}
+
 TEST(GroupLstm, StatesAreSetFromStates) {
   GroupOptions options = OptionsOfSums(2, 2);
   options.data[1] = {"more", {2, 1}};

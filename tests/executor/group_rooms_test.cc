@@ -98,16 +98,16 @@ TEST(Bindings, AreFoundAgainByShapesModeWatchAndSplit) {
   Bindings bindings(spec, DefaultEngine(), nullptr);
   const std::vector<Shape> eight = spec.InputShapes(), two = {{2, 4}, {2}};
   bindings.Find({{16, 4}, {16}}, Mode::kTrain, "");  // arrays that hold all shares below; when they grow, bindings go
-  Binding* const first = bindings.Find(eight, Mode::kTrain, "");
+  const std::shared_ptr<Binding> first = bindings.Find(eight, Mode::kTrain, "");
   EXPECT_EQ(first->samples(), 8);
   EXPECT_EQ(first->OutputShape(0), (Shape{8, 3}));
   EXPECT_EQ(first->OutputType(0).shape, (Shape{4, 3}));
-  Binding* const smaller = bindings.Find(two, Mode::kTrain, "");
+  const std::shared_ptr<Binding> smaller = bindings.Find(two, Mode::kTrain, "");
   EXPECT_NE(smaller, first);
   EXPECT_NE(bindings.Find(eight, Mode::kPredict, ""), first);
   EXPECT_NE(bindings.Find(eight, Mode::kTrain, "fc1_output"), first);
   const std::vector<SampleRange> cut = {{0, 1}, {1, 8}};
-  Binding* const unequal = bindings.Find(eight, Mode::kTrain, "", &cut);
+  const std::shared_ptr<Binding> unequal = bindings.Find(eight, Mode::kTrain, "", &cut);
   EXPECT_EQ(unequal->ranges, cut);
   const int64_t misses = bindings.programs()->misses();
   EXPECT_EQ(bindings.Find(eight, Mode::kTrain, ""), first);
