@@ -225,7 +225,8 @@ void PlacedExecutorGroup::ForwardBackward(const BatchPtr& batch) {
 // reads them.
 BatchPtr PlacedExecutorGroup::BatchOf(const Stage& stage, const Batch& batch, const Pieces& crossed,
                                       std::optional<size_t> replica) const {
-  auto made = std::make_shared<Batch>(Batch{.samples = batch.samples, .pad = batch.pad, .index = batch.index});
+  auto made = std::make_shared<Batch>(
+      Batch{.samples = batch.samples, .pad = batch.pad, .index = batch.index, .first = batch.first});
   made->data.resize(stage.data.size());
   for (size_t i = 0; i < stage.data.size(); ++i) {
     const auto [data, crossing] = stage.data[i];

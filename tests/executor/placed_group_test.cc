@@ -116,6 +116,24 @@ TEST(Placed, PaddedSplitAndDeviceBatches) {
   ExpectEqual(&group, one.get(), there);
 }
 
+// By the place of its first sample (Batch::first).
+TEST(Placed, APieceOfABatchDrawsWhatTheWholeDoes) {
+  const Case c = Cases()[0];
+  PlacedExecutorGroup group(c.net, OptionsOf(2, {c.data}, {c.label}));
+  InitialiseEqually(&group, &group, 3);
+  const Batch whole = RandomBatchOf(c, 7, 1);
+  group.SetStep({.step = 3});
+  group.Forward(whole);
+  const HostTensor expected = group.Outputs()[0].ToHost();
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 3}, {3, 7}}) {
+    Batch piece{.data = {whole.data[0].Slice(0, begin, end)}, .label = {whole.label[0].Slice(0, begin, end)}};
+    piece.first = begin;
+    group.SetStep({.step = 3, .micro_batch = begin == 0 ? 0u : 1u});
+    group.Forward(piece);
+    EXPECT_LT(MaxAbsDiff(group.Outputs()[0].ToHost(), expected.Slice(0, begin, end)), 2e-5);
+  }
+}
+
 // One value is read by two stages, and is a head; another crosses twice. Gradients of all of them are added up.
 TEST(Placed, ValuesThatSeveralStagesRead) {
   const Symbol data = Variable("data");
