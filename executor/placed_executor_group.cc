@@ -210,7 +210,7 @@ void PlacedExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wan
 void PlacedExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
   if (per_device.size() != devices().size())
     Throw("expected {} batches, one per replica, got {}", devices().size(), per_device.size());
-  if (per_device.size() == 1) return Forward(per_device[0], wanted);
+  if (per_device.size() == 1 && per_device[0]) return Forward(per_device[0], wanted);
   const Mode mode = wanted.value_or(spec_.mode());
   Feeder::Joined joined = feeder_.Join(per_device, mode);
   Run(per_device, std::move(joined.ranges), mode);
@@ -221,8 +221,8 @@ void PlacedExecutorGroup::ForwardBackward(const BatchPtr& batch) {
   RunBackward({});
 }
 
-// What a stage computes of a batch, `replica`: of one that is cut beforehand. Rows of padding come last, and nobody
-// reads them.
+// What a stage computes of a batch, `replica`, among those with samples: of one that is cut beforehand. Rows of padding
+// come last, and nobody reads them.
 BatchPtr PlacedExecutorGroup::BatchOf(const Stage& stage, const Batch& batch, const Pieces& crossed,
                                       std::optional<size_t> replica) const {
   auto made = std::make_shared<Batch>(
@@ -268,7 +268,10 @@ void PlacedExecutorGroup::Run(std::span<const BatchPtr> batches, std::vector<Sam
         group.Forward(BatchOf(stages_[s], *batches[0], crossed, std::nullopt), mode);
       } else {
         std::vector<BatchPtr> given;
-        for (size_t r = 0; r < batches.size(); ++r) given.push_back(BatchOf(stages_[s], *batches[r], crossed, r));
+        size_t replica = 0;
+        for (const BatchPtr& batch : batches) {
+          given.push_back(batch ? BatchOf(stages_[s], *batch, crossed, replica++) : nullptr);
+        }
         group.Forward(given, mode);
       }
       const Stages::Stage& cut = cut_->stages()[s];

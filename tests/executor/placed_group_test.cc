@@ -116,6 +116,29 @@ TEST(Placed, PaddedSplitAndDeviceBatches) {
   ExpectEqual(&group, one.get(), there);
 }
 
+TEST(Placed, ReplicasWithoutABatchSitOut) {
+  const Case c = Cases()[0];
+  const GroupOptions options = OptionsOf(3, {c.data}, {c.label});
+  PlacedExecutorGroup group(c.net, options);
+  const auto one = Unplaced(c.net, options);
+  InitialiseEqually(&group, one.get(), 3);
+  const auto two = std::make_shared<const Batch>(RandomBatchOf(c, 2, 1)),
+             five = std::make_shared<const Batch>(RandomBatchOf(c, 5, 2));
+  for (const std::vector<BatchPtr>& cut : {std::vector<BatchPtr>{nullptr, two, five}, {five, nullptr, nullptr}}) {
+    for (ExecutorGroup* g : {static_cast<ExecutorGroup*>(&group), one.get()}) {
+      g->Forward(cut);
+      g->Backward();
+    }
+    EXPECT_EQ(group.slices(), one->slices());
+    EXPECT_LT(MaxAbsDiff(group.Outputs()[0].ToHost(), one->Outputs()[0].ToHost()), 2e-5);
+    EXPECT_LT(MaxAbsDiff(group.InputGradients()[0].ToHost(), one->InputGradients()[0].ToHost()), 2e-5);
+    EXPECT_LT(MaxAbsDiff(SumOf(group, "fc1_weight"), SumOf(*one, "fc1_weight")), 2e-5);
+  }
+  EXPECT_THROW(group.Forward(std::vector<BatchPtr>(3)), DataError);
+  PlacedExecutorGroup alone(c.net, OptionsOf(1, {c.data}, {c.label}));
+  EXPECT_THROW(alone.Forward(std::vector<BatchPtr>(1)), DataError);
+}
+
 // By the place of its first sample (Batch::first).
 TEST(Placed, APieceOfABatchDrawsWhatTheWholeDoes) {
   const Case c = Cases()[0];
