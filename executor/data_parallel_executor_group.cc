@@ -83,8 +83,7 @@ void DataParallelExecutorGroup::SetWorkload(const std::vector<double>& workload)
 // --- running ---
 
 int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
-  feeder_.ShapesOf(batch, mode, &batch_shapes_);
-  return spec_.SamplesOf(batch_shapes_).value_or(1);
+  return feeder_.ShapesOf(batch, mode, &batch_shapes_).value_or(1);
 }
 
 void DataParallelExecutorGroup::SetRates(const StepRates& rates) {

@@ -196,14 +196,12 @@ void PlacedExecutorGroup::SetStep(const StepNumber& step) {
 }
 
 int64_t PlacedExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
-  feeder_.ShapesOf(batch, mode, &shapes_);
-  return spec_.SamplesOf(shapes_).value_or(1);
+  return feeder_.ShapesOf(batch, mode, &shapes_).value_or(1);
 }
 
 void PlacedExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(spec_.mode());
-  feeder_.ShapesOf(*batch, mode, &shapes_);
-  std::vector<SampleRange> ranges = spec_.Split(spec_.SamplesOf(shapes_));
+  std::vector<SampleRange> ranges = spec_.Split(feeder_.ShapesOf(*batch, mode, &shapes_));
   Run({&batch, 1}, std::move(ranges), mode);
 }
 

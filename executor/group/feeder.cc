@@ -27,7 +27,7 @@ Feeder::Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine)
       adds_up_(std::ranges::any_of(spec.signature.arguments,
                                    [](const auto& argument) { return argument.request == GradReq::kAdd; })) {}
 
-void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut) const {
+std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut) const {
   const GroupOptions& options = spec_.options;
   const auto check_count = [](size_t given, size_t described, const char* what) {
     if (given != described) {
@@ -66,12 +66,13 @@ void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes,
     shapes->push_back(desc.BatchAxis() >= 0 && rows ? desc.shape.With(desc.BatchAxis(), *rows - batch.pad)
                                                     : desc.shape);
   }
+  const std::optional<int64_t> samples = spec_.SamplesOf(*shapes);
   for (size_t i = 0; i < spec_.num_inputs(); ++i) {
     const std::vector<Tensor>* pieces = PiecesOf(batch, i);
     if (!pieces || pieces->size() == 1) continue;  // how many devices have samples need not be known
-    const std::optional<int64_t> samples = rows ? std::optional(*rows - batch.pad) : std::nullopt;
     CheckPieces(*pieces, TypeOf(spec_.input(i)), is_cut ? 1 : NumBusy(spec_.Split(samples)), spec_.input(i).name);
   }
+  return samples;
 }
 
 const std::vector<Tensor>* Feeder::PiecesOf(const Batch& batch, size_t i) const {
@@ -99,11 +100,10 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
       joined.ranges.push_back({samples, samples});
       continue;
     }
-    ShapesOf(*batch, mode, &part, /*is_cut=*/true);
+    const std::optional<int64_t> share = ShapesOf(*batch, mode, &part, /*is_cut=*/true);
     if (!spec_.options.labels.empty() && (batch->num_labels() == 0) != (first.num_labels() == 0)) {
       throw DataError("some devices' batches have labels and some have none");
     }
-    const std::optional<int64_t> share = spec_.SamplesOf(part);
     if (!share) throw DataError("a batch per device needs an input with a batch axis");
     joined.ranges.push_back({samples, samples + *share});
     samples += *share;

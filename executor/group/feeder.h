@@ -25,9 +25,9 @@ class Feeder {
   // `spec` stays the caller's.
   Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine);
 
-  // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
-  // `mode`. `is_cut`: on one device, in place of a share.
-  void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut = false) const;
+  // The shapes that a batch is computed in, its own, without padding rows; returns its samples, if it is batched. Throws
+  // DataError, ShapeError unless it can run in `mode`. `is_cut`: on one device, in place of a share.
+  std::optional<int64_t> ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut = false) const;
   // One batch per device, as one. Throws DataError, ShapeError unless they fit together.
   struct Joined {
     std::vector<Shape> shapes;

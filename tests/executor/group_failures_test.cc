@@ -97,6 +97,9 @@ TEST(GroupFailures, ARefusedBatchLeavesTheLastResults) {
   group.Forward(RandomBatch(8, 6, 3, 2));
   const HostTensor before = group.Outputs()[0].ToHost();
   EXPECT_THROW(group.Forward(Batch{.data = {RandomTensor({4, 6}, 3)}}), DataError);  // no labels
+  Batch fewer_labels = RandomBatch(8, 6, 3, 2);
+  fewer_labels.label[0] = fewer_labels.label[0].Slice(0, 0, 7);
+  EXPECT_THROW(group.Forward(fewer_labels), ShapeError);
   EXPECT_EQ(group.batch_size(), 8);
   EXPECT_EQ(group.Outputs()[0].ToHost(), before);
   EXPECT_NO_THROW(group.Backward());
