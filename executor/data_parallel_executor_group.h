@@ -76,6 +76,10 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // implies: all of it (sum), each device's share (mean), all to the first device with samples (first).
   // Also those that lie on devices, as another group's InputGradients() gives them.
   using ExecutorGroup::Backward;
+  // Throws what Backward would for the gradient of one head, null: not given.
+  void CheckHeadGradient(size_t head, const std::vector<Tensor>* given) const {
+    merger_.CheckHeadGradient(*current_, head, given);
+  }
   void SetStep(const StepNumber& step) override { feeder_.SetStep(step); }
   // What updates on the devices read in their step blocks: these rates, from now on until the next forward, which
   // brings those of SetStep. Nothing is to be done where it has brought these.
@@ -132,6 +136,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // for the same samples, by their number in the batch, and without a batch axis what the first device has.
   void SetStates(double value) override;
   void SetStates(const DeviceArrays& states) override;
+  void CheckStates(const DeviceArrays& states) const;        // throws what SetStates would
   using ExecutorGroup::SetStates;                            // whole ones on the host are split like data
   std::vector<std::vector<Tensor>> States() const override;  // [state][device with samples]
 

@@ -318,11 +318,8 @@ void PlacedExecutorGroup::RunBackward(const DeviceArrays& head_gradients) {
         "pairs of Forward and Backward)");
   }
   for (size_t i = 0; i < heads_.size(); ++i) {  // before anything runs
-    const DataParallelExecutorGroup& group = *stages_[static_cast<size_t>(heads_[i].stage)].group;
-    if (head_gradients.Find(i) || group.step().plan().head_gradients[static_cast<size_t>(heads_[i].index)] < 0)
-      continue;
-    Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
-          spec_.signature.heads[i]);
+    const auto& [stage, index] = heads_[i];
+    stages_[static_cast<size_t>(stage)].group->CheckHeadGradient(static_cast<size_t>(index), head_gradients.Find(i));
   }
   ran_backward_ = true;
   Pieces returned(cut_->crossings().size());

@@ -201,14 +201,16 @@ void PlacedExecutorGroup::SetStates(double value) {
 void PlacedExecutorGroup::SetStates(const DeviceArrays& states) {
   const std::vector<DataDesc>& descs = spec_.options.states;
   if (states.size() != descs.size()) Throw("SetStates: expected {} states, got {}", descs.size(), states.size());
-  for (const Stage& stage : stages_) {
+  const auto own_of = [&states](const Stage& stage) {
     DeviceArrays own;
     for (const int state : stage.states) {
       const auto* given = states.Find(static_cast<size_t>(state));
       own.Set(own.size(), given ? *given : std::vector<Tensor>());
     }
-    stage.group->SetStates(own);
-  }
+    return own;
+  };
+  for (const Stage& stage : stages_) stage.group->CheckStates(own_of(stage));  // before anything is set
+  for (const Stage& stage : stages_) stage.group->SetStates(own_of(stage));
 }
 
 std::vector<std::vector<Tensor>> PlacedExecutorGroup::States() const {

@@ -139,26 +139,28 @@ void Merger::SetStates(const Binding& binding, std::vector<std::vector<Tensor>> 
   if (!arrays.empty()) ShareOut(binding, "states", arrays);
 }
 
+void Merger::CheckHeadGradient(const Binding& binding, size_t head, const std::vector<Tensor>* given) const {
+  if (binding.step->plan().head_gradients[head] < 0) return;
+  const std::string& name = spec_.signature.heads[head];
+  if (!given) {
+    Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)", name);
+  }
+  const ValueType& type = binding.OutputType(static_cast<int>(head));
+  const Shape expected = binding.OutputShape(static_cast<int>(head)), got = WholeShape(*given, type, *engine_, name);
+  CheckPieces(*given, type, binding.participants().size(), name);
+  if (got != expected) {
+    Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", name, expected, got);
+  }
+}
+
 void Merger::PushHeadGradients(const Binding& binding, const DeviceArrays& gradients) const {
   const std::vector<int>& wanted = binding.step->plan().head_gradients;
   std::vector<Sharing> arrays;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] < 0) continue;
-    const int head = static_cast<int>(i);
-    const std::vector<Tensor>* given = gradients.Find(i);
-    if (!given) {
-      Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
-            spec_.signature.heads[i]);
-    }
-    const ValueType& type = binding.OutputType(head);
-    const Shape expected = binding.OutputShape(head),
-                got = WholeShape(*given, type, *engine_, spec_.signature.heads[i]);
-    CheckPieces(*given, type, binding.participants().size(), spec_.signature.heads[i]);
-    if (got != expected) {
-      Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", spec_.signature.heads[i], expected,
-                        got);
-    }
-    arrays.push_back({wanted[i], *given, type, type.batch_axis < 0 ? spec_.merge_rules[i] : ""});
+    CheckHeadGradient(binding, i, gradients.Find(i));
+    const ValueType& type = binding.OutputType(static_cast<int>(i));
+    arrays.push_back({wanted[i], *gradients.Find(i), type, type.batch_axis < 0 ? spec_.merge_rules[i] : ""});
   }
   for (const GroupStep::Participant& p : binding.participants()) p.executor->CheckFresh("Backward");
   if (!arrays.empty()) ShareOut(binding, "head gradients", arrays);

@@ -44,8 +44,9 @@ class Merger {
     std::string rule = {};
   };
   void ShareOut(const Binding& binding, const char* what, const std::vector<Sharing>& arrays) const;
-  // The head gradients that the binding needs. Throws Error, ShapeError, DataError unless they are there, before
-  // anything is written.
+  // The head gradients that the binding needs. The former throws Error, ShapeError, DataError unless this one is there
+  // where it is needed (null: it is not); the latter does before anything is written.
+  void CheckHeadGradient(const Binding& binding, size_t head, const std::vector<Tensor>* given) const;
   void PushHeadGradients(const Binding& binding, const DeviceArrays& gradients) const;
 
  private:

@@ -203,10 +203,9 @@ void DataParallelExecutorGroup::SetStates(double value) {
   rest_.clear();
 }
 
-void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
+void DataParallelExecutorGroup::CheckStates(const DeviceArrays& states) const {
   const std::vector<DataDesc>& descs = spec_.options.states;
   if (states.size() != descs.size()) Throw("SetStates: expected {} states, got {}", descs.size(), states.size());
-  std::vector<std::vector<Tensor>> arrays;
   for (size_t i = 0; i < descs.size(); ++i) {
     const std::vector<Tensor>* given = states.Find(i);
     if (!given) Throw("SetStates: state \"{}\" has no tensor", descs[i].name);
@@ -217,8 +216,13 @@ void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
     CheckPieces(*given, type, current_->participants().size(), descs[i].name);
     if (got != expected)
       Throw<ShapeError>("SetStates: state \"{}\": expected {}, got {}", descs[i].name, expected, got);
-    arrays.push_back(*given);
   }
+}
+
+void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
+  CheckStates(states);
+  std::vector<std::vector<Tensor>> arrays;
+  for (size_t i = 0; i < states.size(); ++i) arrays.push_back(*states.Find(i));
   merger_.SetStates(*current_, std::move(arrays));
 }
 

@@ -35,6 +35,32 @@ TEST(Placed, StatesStatisticsAndFixedParameters) {
   EXPECT_EQ(group.grad_req("fc2_bias"), GradReq::kNull);
 }
 
+// Of an early stage's head and state: the later stage, which comes first in backward, has done nothing yet.
+TEST(Placed, WhatIsRefusedChangesNoStage) {
+  const Symbol early =
+      On("low", [] { return (Variable("data") + Variable("h")) * Variable("v", {.shape = Shape{2}}); });
+  const Symbol late = On("high", [&] { return (early + Variable("c")) * Variable("w", {.shape = Shape{2}}); });
+  GroupOptions options = OptionsOf(1, {{"data", {3, 2}}});
+  options.states = {{"h", {3, 2}}, {"c", {3, 2}}};
+  options.grad_req = GradReq::kAdd;
+  PlacedExecutorGroup group(Group({early, late}), options);
+  const HostTensor ones = HostTensor::Full(DType::kFloat32, {3, 2}, 1), wrong(DType::kFloat32, {2, 2});
+  const HostTensor param = HostTensor::Full(DType::kFloat32, {2}, 1);
+  group.SetParams({{"v", param}, {"w", param}}, {});
+  for (const auto& states : {std::vector{ones, wrong}, {wrong, ones}}) {
+    EXPECT_THROW(group.SetStates(states), ShapeError);
+    for (const std::vector<Tensor>& state : group.States())
+      EXPECT_EQ(state[0].ToHost(), HostTensor(DType::kFloat32, {3, 2}));
+  }
+  group.Forward(Batch{.data = {ones}});
+  for (const auto& gradients : {std::vector{ones, wrong}, {wrong, ones}}) {
+    EXPECT_THROW(group.Backward(gradients), ShapeError);
+    EXPECT_EQ(group.GetGradient("w", 0), HostTensor(DType::kFloat32, {2}));
+  }
+  group.Backward(std::vector{ones, ones});
+  EXPECT_EQ(group.GetGradient("w", 0), HostTensor::Full(DType::kFloat32, {2}, 3));
+}
+
 TEST(Placed, GradientsAddUpWhereAsked) {
   const Case c = Cases()[1];
   GroupOptions options = OptionsOf(2, {c.data}, {c.label});
