@@ -1,6 +1,7 @@
 #include "executor/group/device_executor.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -22,19 +23,28 @@ DeviceExecutor::~DeviceExecutor() {
   try {
     WaitIdle();
   } catch (...) {
-    // Called from inside an operation, which holds what it needs.
+    // Called from inside an operation. Bound programs know addresses, so the memory stays until they have run.
+    engine_->Push(
+        {.name = "let go",
+         .device = device_,
+         .updates = Variables(),
+         .run = [arena = arena_, store = store_, step = step_, landing = std::to_array(landing_),
+                 arrays = std::array{inputs_, states_, input_gradients_, row_gradients_}](const OpContext&) {}});
   }
 }
 
-void DeviceExecutor::WaitIdle() const {
-  for (const VarPtr& var :
-       {arena_->var(), landed_[0], landed_[1], block_, inputs_.var, states_.var, input_gradients_.var}) {
-    engine_->WaitIdle(var);
-  }
-  if (const VarPtr& derived = store_->derived(index_)->var) engine_->WaitIdle(derived);
+std::vector<VarPtr> DeviceExecutor::Variables() const {
+  std::vector<VarPtr> variables = {arena_->var(), landed_[0],  landed_[1],          block_,
+                                   inputs_.var,   states_.var, input_gradients_.var};
+  if (const VarPtr& derived = store_->derived(index_)->var) variables.push_back(derived);
   for (const ParameterStore::Block& block : store_->blocks()) {
-    if (!block.row_gradients.empty()) engine_->WaitIdle(block.row_gradients[index_]->var);
+    if (!block.row_gradients.empty()) variables.push_back(block.row_gradients[index_]->var);
   }
+  return variables;
+}
+
+void DeviceExecutor::WaitIdle() const {
+  for (const VarPtr& var : Variables()) engine_->WaitIdle(var);
 }
 
 void DeviceExecutor::Reserve(Arrays* arrays, int argument, int64_t bytes) {

@@ -46,7 +46,7 @@ class DeviceExecutor {
  public:
   DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
                  std::shared_ptr<Arena> arena);
-  ~DeviceExecutor();  // waits for what it pushed
+  ~DeviceExecutor();  // waits for what it pushed; from inside an operation leaves memory to what is still to run
 
   // The program bound to this device's arrays, for as long as somebody holds it; grows the arena and the input arrays
   // as needed (waits then).
@@ -109,6 +109,7 @@ class DeviceExecutor {
                       int turn);
   Tensor ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const;
   Operation PartOf(const BoundProgram& bound, int segment, int begin, int end) const;
+  std::vector<VarPtr> Variables() const;  // of all that its programs use; not of parameters alone
   void WaitIdle() const;
 
   std::shared_ptr<Engine> engine_;

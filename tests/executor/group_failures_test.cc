@@ -1,7 +1,9 @@
 // DataParallelExecutorGroup: what is refused, and what a failed call leaves behind.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #include "executor/data_parallel_executor_group.h"
 #include "executor/executor.h"
@@ -103,6 +105,29 @@ TEST(GroupFailures, ARefusedBatchLeavesTheLastResults) {
   EXPECT_EQ(group.batch_size(), 8);
   EXPECT_EQ(group.Outputs()[0].ToHost(), before);
   EXPECT_NO_THROW(group.Backward());
+}
+
+// An operation of one device lets go of the group, whose step another device still has to compute.
+TEST(GroupFailures, AGroupThatGoesInAnOperationLeavesMemoryToWhatIsStillToRun) {
+  const auto engine = MakeThreadedEngine();
+  for (int round = 0; round < 3; ++round) {
+    GroupOptions options = SmallNetOptions(8, {TestDevice(0)});
+    options.engine = engine;
+    auto group = std::make_shared<DataParallelExecutorGroup>(SmallNet(), options);
+    InitialiseEqually({group.get()}, 1);
+    group->ForwardBackward(std::make_shared<const Batch>(RandomBatch(8, 6, 3, 1)));
+    engine->WaitAll();
+    std::atomic<bool> is_gone = false;
+    engine->Push({.name = "wait", .device = TestDevice(0), .run = [&](const OpContext&) {
+                    while (!is_gone) std::this_thread::yield();
+                  }});
+    group->ForwardBackward(std::make_shared<const Batch>(RandomBatch(8, 6, 3, 2)));
+    engine->Push({.name = "let go", .device = Cpu(9), .run = [&, held = std::move(group)](const OpContext&) mutable {
+                    held = nullptr;
+                    is_gone = true;
+                  }});
+    EXPECT_NO_THROW(engine->WaitAll());
+  }
 }
 
 // The second device is short of memory when the first has moved its inputs already.

@@ -148,7 +148,7 @@ Updater::~Updater() {
       for (const Tensor& values : StoredBlock(block).values) group_->engine()->WaitIdle(values.var());
     }
   } catch (...) {
-    // Called from inside an operation, which holds what it needs.
+    // Called from inside an operation, where nobody can wait.
   }
 }
 

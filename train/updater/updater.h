@@ -88,7 +88,7 @@ class Updater {
   // scale where no loss is scaled, and for gradients by rows where the optimizer goes by norms of whole parameters or
   // averages are kept.
   Updater(ExecutorGroup* group, const UpdaterOptions& options = {});
-  ~Updater();
+  ~Updater();  // waits for what it pushed, so not from inside an operation, where nobody can
 
   // One step on one batch: Forgive, Compute, then Apply. Asynchronous; but with a dynamic loss scale it first Finishes
   // the step before, whose error it throws. An error travels to whoever reads the outputs,
