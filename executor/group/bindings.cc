@@ -177,7 +177,7 @@ Bindings::Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const 
       Throw("a group on the weights of another only predicts; bind it with for_training = false");
     if (weights->store->devices() != devices) Throw("a group can share only with a group on the same devices");
     store_ = ParameterStore::View(*weights->store, engine_);
-    programs_ = weights->programs;
+    if (weights->symbol.entries() == spec.symbol.entries()) programs_ = weights->programs;
   } else {
     store_ = std::make_shared<ParameterStore>(engine_, devices, BucketBytes(spec.options));
   }

@@ -26,10 +26,11 @@ namespace bindery {
 class DataParallelExecutorGroup;
 class ParameterStore;
 
-// What groups that only predict share with the one that they come from: values that nobody changes any more, and
-// programs (of one symbol, bound with the same options).
+// What groups that only predict share with the one that they come from: values that nobody changes any more, and, where
+// they are bound to the same symbol, its programs.
 struct GroupWeights {
   std::shared_ptr<const ParameterStore> store;
+  Symbol symbol;
   std::shared_ptr<ProgramCache> programs;
 };
 

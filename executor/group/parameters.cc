@@ -132,7 +132,8 @@ std::shared_ptr<const GroupWeights> DataParallelExecutorGroup::Weights() const {
   for (const ParameterStore::Block& block : store().blocks()) {
     for (const Tensor& values : block.values) values.Wait();
   }
-  return std::make_shared<GroupWeights>(GroupWeights{ParameterStore::View(store(), engine()), bindings_.programs()});
+  return std::make_shared<GroupWeights>(
+      GroupWeights{ParameterStore::View(store(), engine()), spec_.symbol, bindings_.programs()});
 }
 
 std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {

@@ -1,6 +1,8 @@
 // The group's smaller members: what it says of itself, modes, labels, head gradients, heads one by one.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
@@ -99,6 +101,26 @@ TEST(GroupUse, PredictionsNeedNoLabels) {
   EXPECT_EQ(prediction.Outputs()[0].ToHost(), expected);
   prediction.Forward(batch);  // labels that nobody asked for are left alone
   EXPECT_EQ(prediction.Outputs()[0].ToHost(), expected);
+}
+
+// Of two symbols with one interface.
+TEST(GroupUse, AGroupOnTheWeightsOfAnotherRunsItsOwnSymbol) {
+  const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), relu = Relu(x, "out"),
+               tanh = Tanh(x, "out");
+  GroupOptions options{.devices = {TestDevice(0)}, .data = {{"data", {1, 2}}}, .for_training = false};
+  DataParallelExecutorGroup first(relu, options);
+  first.SetParams({{"fc_weight", HostTensor::From({2, 2}, {0, 1, 2, 3})}, {"fc_bias", HostTensor::From({2}, {1, 2})}},
+                  {});
+  options.weights = first.Weights();
+  DataParallelExecutorGroup same(relu, options), other(tanh, options);
+  const auto predict = [](DataParallelExecutorGroup* group) {
+    group->Forward(Batch{.data = {HostTensor::From({1, 2}, {1, 1})}});
+    return group->Outputs()[0].ToHost();
+  };
+  EXPECT_EQ(predict(&same), HostTensor::From({1, 2}, {2, 7}));
+  EXPECT_NEAR(predict(&other).At(0), std::tanh(2.0), 1e-5);
+  EXPECT_EQ(&same.programs(), &first.programs());
+  EXPECT_NE(&other.programs(), &first.programs());
 }
 
 TEST(GroupUse, ArraysAreCountedNotCutShort) {
