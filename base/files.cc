@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -89,7 +90,8 @@ std::string Target(const std::string& path, std::optional<mode_t>* mode) {
   return real.get();
 }
 
-// A new file beside its target under a name of its own, removed unless it was moved into place.
+// A new file beside its target under a name of its own, removed unless it was moved into place. It is locked (flock)
+// until then, so that nobody takes it for one that a killed process has left: who tidies up removes what can be locked.
 class Temporary {
  public:
   explicit Temporary(const std::string& target)
@@ -116,7 +118,8 @@ class Temporary {
   // The order makes it safe: contents on the disk, then the name, then the folder's record of the name.
   void MoveIntoPlace() {
     if (RetryInterrupted([&] { return ::fsync(file_.descriptor()); }) != 0) Fail("write", target_, errno);
-    if (!file_.Close()) Fail("write", target_, errno);
+    const File locked(::fcntl(file_.descriptor(), F_DUPFD_CLOEXEC, 0));  // which keeps the lock
+    if (!locked.IsOpen() || !file_.Close()) Fail("write", target_, errno);
     if (::rename(path_.c_str(), target_.c_str()) != 0) Fail("replace", target_, errno);
     moved_ = true;
     const File folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -133,11 +136,22 @@ class Temporary {
     std::random_device random;
     return fmt::format("{}/.bindery-{:08x}{:08x}.tmp", folder, random(), random());
   }
-  int Open() const {
-    return RetryInterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  // Where it is removed before it is locked, once more. Some file systems have no locks: there it goes without.
+  int Open() {
+    for (;;) {
+      const int descriptor =
+          RetryInterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+      if (descriptor < 0) return descriptor;
+      RetryInterrupted([&] { return ::flock(descriptor, LOCK_EX); });
+      struct stat status;
+      if (::fstat(descriptor, &status) != 0 || status.st_nlink > 0) return descriptor;
+      ::close(descriptor);
+      path_ = NewName(folder_);
+    }
   }
 
-  const std::string target_, folder_, path_;
+  const std::string target_, folder_;
+  std::string path_;
   File file_;
   bool moved_ = false;
 };

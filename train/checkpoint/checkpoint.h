@@ -37,7 +37,8 @@ Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {
 // Its info alone: verifies the header, and reads no tensor. Throws CheckpointError.
 std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path);
 
-// A folder of checkpoints "step-0000001234.ckpt". Half-written files of a killed run are ignored, and removed by Save.
+// A folder of checkpoints "step-0000001234.ckpt". Half-written files of a killed run are ignored, and removed by Save;
+// not so those that somebody is just writing there (base/files.h).
 // Thread safety: one thread at a time; one process writes, of any number that read.
 class CheckpointStore {
  public:

@@ -1,4 +1,9 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <filesystem>
 #include <ranges>
@@ -71,6 +76,16 @@ std::set<std::string> PerhapsBest(const CheckpointStore& store) {
   return found;
 }
 
+// A file that nobody is writing any more, of a killed run: what others write here now is locked (base/files.cc). Opened
+// for writing, as locks of NFS want it; where there are no locks, all are removed.
+void RemoveIfLeft(const std::string& path, std::error_code* error) {
+  error->clear();
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return;  // moved into place, or removed, by now; or nothing that is ours
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) fs::remove(path, *error);
+  ::close(descriptor);
+}
+
 // Tidying up must not end a run.
 void Tidy(const std::string& path, const std::error_code& error) {
   if (error) LogLine(LogLevel::kWarning, fmt::format("cannot remove or rename \"{}\": {}", path, error.message()));
@@ -102,7 +117,7 @@ std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
   SaveCheckpoint(checkpoint, path);
   for (const std::string& name : FilesOf(folder_)) {
     if (!IsTemporary(name)) continue;
-    fs::remove(path_of(name), error);
+    RemoveIfLeft(path_of(name), &error);
     Tidy(path_of(name), error);
   }
   // Only now, when this one is there whole.

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/philox.h"
 #include "tests/test_folder.h"
@@ -140,6 +141,19 @@ TEST_F(CheckpointStoreTest, LeavesOtherFilesAloneAndRemovesTemporaries) {
   store.Save(At(4));
   EXPECT_EQ(Names(), (std::vector<std::string>{"notes.txt", "step-.ckpt", "step-0000000004.ckpt",
                                                "step-000000000x.ckpt", "step-12.ckpt"}));
+}
+
+// Others write into the folder meanwhile: the best model so far, a plot.
+TEST_F(CheckpointStoreTest, LeavesWhatIsBeingWrittenAlone) {
+  CheckpointStore store(folder_, 1);
+  store.Save(At(1));
+  std::ofstream(folder_ + "/.bindery-0123.tmp") << "left behind";
+  WriteFileAtomically(folder_ + "/best.pb", [&](const ByteSink& sink) {
+    sink("whole", 5);
+    store.Save(At(2));
+  });
+  EXPECT_EQ(Names(), (std::vector<std::string>{"best.pb", "step-0000000002.ckpt"}));
+  EXPECT_EQ(ReadFile(folder_ + "/best.pb"), "whole");
 }
 
 TEST_F(CheckpointStoreTest, Errors) {
