@@ -327,6 +327,20 @@ TEST_F(CommandsTest, Divergence) {
   EXPECT_EQ(good.err.find("learned nothing"), std::string::npos) << good;
 }
 
+// Metrics that have no value, since all answers are of one class: nothing has diverged.
+TEST_F(CommandsTest, MetricsWithoutAValue) {
+  const Words still = {"--model",        "mlp",  "--metrics",     "accuracy,pcc(classes=10)",
+                       "--initializer",  "zero", "--optimizer",   "sgd(lr=0)",
+                       "--train-digits", "64",   "--test-digits", "50",
+                       "--checkpoints",  "run",  "--epochs",      "1"};
+  const Outcome trained = Fails(0, "test pcc has no value", Words{"train", "--save", "pcc.pb"} + still);
+  EXPECT_NE(trained.out.find("test pcc              --\n"), std::string::npos) << trained;
+  EXPECT_EQ(ModelFiles("pcc.pb").size(), 2u);
+  const Words test = Words{"test", "--weights", "pcc.pb", "--metrics", "accuracy,pcc(classes=10)"} + kTestDigits;
+  EXPECT_NE(Fails(0, "test pcc has no value", test).out.find(", pcc --\n"), std::string::npos);
+  EXPECT_TRUE(json::parse(Succeeds(test + Words{"--json"}).out).at("pcc").is_null());
+}
+
 // Where there is too little to begin with, an error says so; oneDNN would crash.
 TEST_F(CommandsTest, HardlyAnyAddressSpace) {
   for (int64_t mebibytes = 100; mebibytes <= 500; mebibytes += 25) {

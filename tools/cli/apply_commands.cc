@@ -193,7 +193,7 @@ int ApplyCommand::Test() {
   const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/false);
   const int64_t count = test.iter->samples();
   const NamedValues values = trainer->Score(*test.iter);
-  CheckFinite(data.on_validation ? "validation" : "test", values);
+  CheckValues(data.on_validation ? "validation" : "test", values);
   const auto judge = [&](nlohmann::json* line) {
     if (confusion || !report.empty()) {
       Judge(trainer.get(), test, model.model.empty() && model.weights.empty() ? checkpoints.folder : model.Name(),
@@ -213,7 +213,7 @@ int ApplyCommand::Test() {
     judge(nullptr);
   }
   for (const auto& [name, value] : values) {
-    if (name == "accuracy" && !(value >= min_accuracy)) {
+    if (name == "accuracy" && min_accuracy > 0 && !(value >= min_accuracy)) {
       Say("accuracy {:.4f} is below {}\n", value, min_accuracy);
       return kBelowTarget;
     }

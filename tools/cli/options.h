@@ -90,8 +90,10 @@ std::vector<std::string> ParseMetrics(const std::string& metrics);
 // Throws UsageError unless the metrics can be taken of the model's outputs and labels for such data.
 void CheckMetrics(const std::string& metrics, const Model& model, const DataIter& data);
 
-// Throws NumericError if one of the metrics' values is not finite; `set` is what they were measured on.
-void CheckFinite(const char* set, const NamedValues& values);
+// Throws NumericError if one of the metrics' values is infinite, and warns of those that have none, which is NaN: those
+// of no sample that counts, and correlations where all answers are alike. `set` is what they were measured on. (Outputs
+// that are not finite were an error when they were computed.)
+void CheckValues(const char* set, const NamedValues& values);
 
 // Of a run's folder, the checkpoint to test or predict with.
 struct CheckpointOptions {

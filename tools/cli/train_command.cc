@@ -101,7 +101,8 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
   row("epochs, steps", fmt::format("{}, {}", result.epochs, result.steps));
   for (const auto& [set, values] : {std::pair("train", &result.train), {data.JudgedOn(), &result.validation}}) {
     for (const auto& [name, value] : *values)
-      row(fmt::format("{} {}", set, name), fmt::format("{:.4f}{}", value, data.UnitOf(name)));
+      row(fmt::format("{} {}", set, name),
+          std::isnan(value) ? "--" : fmt::format("{:.4f}{}", value, data.UnitOf(name)));
   }
   if (const int64_t train = SkippedBy(*made.train), test = SkippedBy(*made.test); train + test > 0) {
     row("damaged, skipped", fmt::format("{} times of training, {} of tests", train, test));
@@ -303,10 +304,11 @@ int TrainCommand::Run() {
                                                      .watch = judged});
   if (back) back->Keep();
   display.Clear();
-  CheckFinite("train", result.train);
-  CheckFinite(data.JudgedOn(), result.validation);
-  if (!result.stopped) WarnIfNothingWasLearned(result.train, made.label_counts);
+  // Before metrics are looked at: that all values are finite, the run has seen.
   if (!save.empty()) trainer.Save(save);
+  CheckValues("train", result.train);
+  CheckValues(data.JudgedOn(), result.validation);
+  if (!result.stopped) WarnIfNothingWasLearned(result.train, made.label_counts);
   if (json) {
     nlohmann::json line = {{"event", "end"},
                            {"stopped", result.stopped},

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/log.h"
 #include "base/names.h"
 #include "base/split_text.h"
 #include "symbol/graph.h"
@@ -213,10 +214,12 @@ void CheckMetrics(const std::string& metrics, const Model& model, const DataIter
   }
 }
 
-void CheckFinite(const char* set, const NamedValues& values) {
+void CheckValues(const char* set, const NamedValues& values) {
   for (const auto& [name, value] : values) {
-    if (std::isfinite(value)) continue;
-    Throw<NumericError>("{} {} is {}: the model has diverged, or no sample counts", set, name, value);
+    if (std::isinf(value)) Throw<NumericError>("{} {} is {}: the model has diverged", set, name, value);
+    if (!std::isnan(value)) continue;
+    LogLine(LogLevel::kWarning,
+            fmt::format("{} {} has no value: no sample counts, or all answers or labels are alike", set, name));
   }
 }
 
