@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/tools/program.h"
 #include "train/checkpoint/checkpoint.h"
@@ -30,10 +31,60 @@ class RunOptionsTest : public ProgramTest {
                  "1"} +
            more;
   }
+  std::vector<json> Lines(const std::string& file) const {
+    std::vector<json> lines;
+    std::istringstream text(Read(file));
+    for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
   json Test(const Words& more = {}) const { return json::parse(Succeeds(Words{"test", "--json"} + more).out); }
   // The first line of a training's JSON.
   static json Start(const Outcome& outcome) { return json::parse(outcome.out.substr(0, outcome.out.find('\n'))); }
 };
+
+// Whose log it is, its first line says: not its name, and not its length.
+TEST_F(RunOptionsTest, ALogGoesOnOnlyWhereItIsTheRuns) {
+  Succeeds(OnFlowers(1, {"--checkpoints", "one", "--log", "one.jsonl"}));
+  Succeeds(OnFlowers(3, {"--checkpoints", "two", "--log", "two.jsonl"}));
+  const std::string first = Read("one.jsonl"), others = Read("two.jsonl");
+  const auto resumed = [](int epochs, const Words& more) {
+    return Words{"train", "--checkpoints", "one", "--resume", "--epochs", std::to_string(epochs)} + more;
+  };
+  Fails(4, "\"two.jsonl\" is the log of another run", resumed(2, {"--log", "two.jsonl"}));
+  EXPECT_EQ(Read("two.jsonl"), others);
+  // Under another name it is the same one; a new one begins.
+  fs::rename(PathOf("one.jsonl"), PathOf("moved.jsonl"));
+  Succeeds(resumed(2, {"--log", "moved.jsonl"}));
+  EXPECT_TRUE(Read("moved.jsonl").starts_with(first));
+  EXPECT_EQ(Lines("moved.jsonl").size(), 2u);
+  fs::copy(PathOf("one"), PathOf("before"));
+  Fails(0, "\"new.jsonl\" has no lines of the run so far: it begins anew", resumed(3, {"--log", "new.jsonl"}));
+  EXPECT_EQ(Lines("new.jsonl").size(), 1u);
+  // So it does where the run was killed before it saved anything: all lines are of later steps.
+  fs::remove_all(PathOf("one"));
+  fs::rename(PathOf("before"), PathOf("one"));
+  Succeeds(resumed(3, {"--log", "new.jsonl"}));
+  EXPECT_EQ(Lines("new.jsonl").size(), 1u);
+  // A run that has no log yet takes none of another's.
+  Succeeds(OnFlowers(1, {"--checkpoints", "none"}));
+  Fails(4, "\"two.jsonl\" is the log of another run",
+        {"train", "--checkpoints", "none", "--resume", "--epochs", "2", "--log", "two.jsonl"});
+  EXPECT_EQ(Read("two.jsonl"), others);
+  // Of lines that are lost or were edited, none is cut: it goes on behind the last whole one.
+  Succeeds(OnFlowers(2, {"--checkpoints", "three", "--log", "three.jsonl"}));
+  const std::string whole = Read("three.jsonl");
+  const size_t second = whole.find('\n') + 1;
+  for (const std::string& left :
+       {whole.substr(0, second + 9), whole.substr(0, second) + "{}\n" + whole.substr(second)}) {
+    Write("three.jsonl", left);
+    fs::remove_all(PathOf("again"));
+    fs::copy(PathOf("three"), PathOf("again"));
+    Succeeds({"train", "--checkpoints", "again", "--resume", "--epochs", "3"});
+    const std::vector<json> lines = Lines("three.jsonl");
+    EXPECT_EQ(lines.front().at("epoch"), 1);
+    EXPECT_EQ(lines.back().at("epoch"), 3);
+  }
+}
 
 TEST_F(RunOptionsTest, TestsOnTheDataOfTheTraining) {
   const Outcome trained = Succeeds(OnFlowers(8, {"--json"}));

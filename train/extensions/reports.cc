@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -54,57 +58,90 @@ std::string JsonLine(std::map<std::string, double> values) {
   return line + "}";
 }
 
-// A file that grows by lines, and knows how many bytes of it are of this run's past.
+// A file that grows by lines, and knows how many bytes of it are of this run's past. Whether it is this run's, its
+// first line tells, whatever it is called now: it says to the last bit how long the first steps took.
 class LogFile {
  public:
   explicit LogFile(std::string path) : path_(std::move(path)) {}
 
-  // Makes it as it was, so that a run that cannot write it ends before it has begun.
-  void Begin() {
+  // Makes it as it was after `iteration`, so that a run that cannot write it ends before it has begun.
+  void Begin(double iteration) {
     if (path_.empty()) return;
     MakeFolderOf(path_);
-    Cut();
+    Cut(iteration);
     Write("");
   }
-  void Append(const std::string& line) {
+  void Append(const std::string& line, double iteration) {
     if (path_.empty()) return;
-    if (!cut_) Cut();
+    if (!cut_) Cut(iteration - 1);
     Write(line + "\n");
+    if (bytes_ == 0) first_ = MarkOf(line);
     bytes_ += static_cast<double>(line.size() + 1);
   }
   void Serialize(Archive* archive) {
     archive->Number("bytes", &bytes_);
+    Archive first = archive->In("first line");
+    if (archive->reading()) first_.clear();
+    if (!archive->reading() || !first.empty()) first.Text("checksum", &first_);
     if (!archive->reading()) return;
     if (!(bytes_ >= 0)) Throw<CheckpointError>("a log of {} bytes cannot be", bytes_);
     cut_ = false;
   }
 
  private:
+  static std::string MarkOf(std::string_view line) {
+    return fmt::format("{:016x}", Checksum(line.data(), std::ssize(line)));
+  }
+  static double IterationOf(std::string_view line) {
+    constexpr std::string_view kName = "\"iteration\":";
+    const size_t at = line.find(kName);
+    double iteration = 0;
+    if (at != line.npos) std::from_chars(line.data() + at + kName.size(), line.data() + line.size(), iteration);
+    return iteration;
+  }
   void Write(const std::string& text) const {
     std::ofstream file(path_, std::ios::app | std::ios::binary);
     file << text << std::flush;
     if (!file) Throw<DataError>("cannot write \"{}\"", path_);
   }
-  void Cut() {
+  void Cut(double iteration) {
     cut_ = true;
     std::error_code error;
-    const auto size = static_cast<double>(std::filesystem::file_size(path_, error));
-    if (error) {
-      if (bytes_ > 0) LogLine(LogLevel::kWarning, fmt::format("\"{}\" has gone: it begins anew", path_));
+    const uintmax_t size = std::filesystem::file_size(path_, error);
+    if (error || size == 0) {
+      if (bytes_ > 0)
+        LogLine(LogLevel::kWarning, fmt::format("\"{}\" has no lines of the run so far: it begins anew", path_));
       bytes_ = 0;
       return;
     }
-    if (size < bytes_) {
+    const size_t past = PastOf(ReadFile(path_), iteration);
+    std::filesystem::resize_file(path_, past, error);
+    if (error) Throw<DataError>("cannot write \"{}\": {}", path_, error.message());
+    bytes_ = static_cast<double>(past);
+  }
+  // Bytes of the lines that are of this run's past, as far as they are there.
+  size_t PastOf(std::string_view text, double iteration) const {
+    const size_t length = text.find('\n');
+    const std::string_view first = text.substr(0, length);
+    // Nothing is, if all is of later steps: what a run began that was killed before it was saved.
+    const bool is_broken = length == text.npos && first.starts_with("{\"epoch\":");
+    if (iteration <= 0 || is_broken || IterationOf(first) > iteration) return 0;
+    if (bytes_ == 0 || (!first_.empty() && first_ != MarkOf(first))) {
+      Throw<DataError>("\"{}\" is the log of another run, or of another part of this one: give it another name", path_);
+    }
+    if (static_cast<double>(text.size()) < bytes_) {
       LogLine(LogLevel::kWarning,
               fmt::format("\"{}\" has lost lines of the run so far: it goes on behind them", path_));
-      bytes_ = size;
     }
-    std::filesystem::resize_file(path_, static_cast<uintmax_t>(bytes_), error);
-    if (error) Throw<DataError>("cannot write \"{}\": {}", path_, error.message());
+    const auto most = static_cast<size_t>(std::min(bytes_, static_cast<double>(text.size())));
+    const size_t end = text.rfind('\n', most - 1);
+    return end == text.npos ? 0 : end + 1;
   }
 
   std::string path_;
   double bytes_ = 0;
+  std::string
+      first_;         // mark of the first line; empty: there is none, or a checkpoint of an earlier version did not say
   bool cut_ = false;  // to these bytes
 };
 
@@ -130,10 +167,10 @@ Extension LogReport(LogReportOptions options) {
                 const auto values = state->collector.Look(loop);
                 if (!values) return;
                 const std::string line = JsonLine(*values);
-                state->file.Append(line);
+                state->file.Append(line, values->at("iteration"));
                 if (write) write(line);
               },
-          .begin = [state](Loop&) { state->file.Begin(); },
+          .begin = [state](Loop& loop) { state->file.Begin(static_cast<double>(loop.now().iteration)); },
           .serialize =
               [state](Archive* archive) {
                 state->collector.Serialize(archive);
