@@ -196,6 +196,10 @@ class Trainer {
   // Fit writes a checkpoint after its present step, if a folder is given, and goes on. Async-signal-safe.
   void RequestCheckpoint() { save_.store(true, std::memory_order_relaxed); }
 
+  // By what epochs are judged, and the best value so far, as checkpoints note it: "validation accuracy 0.98" (kBestValue,
+  // train/checkpoint/best_checkpoint.h). Empty: there is none. In an extension it is that of this moment.
+  std::string BestSoFar() const;
+
   const Symbol& symbol() const { return symbol_; }
   const TrainerOptions& options() const { return options_; }
   // nullptr until bound.

@@ -8,6 +8,7 @@
 #include "base/parse_number.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/tuning.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/run_info.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
@@ -15,8 +16,7 @@
 namespace bindery {
 namespace {
 
-constexpr const char* kBest = "best";        // in a checkpoint's info: metric and value
-constexpr const char* kBalance = "balance";  // Balancer::Text
+constexpr const char* kBalance = "balance";  // in a checkpoint's info: Balancer::Text
 
 std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol}); }
 
@@ -96,6 +96,10 @@ std::map<std::string, std::string> Trainer::Info() const {
   return info;
 }
 
+std::string Trainer::BestSoFar() const {
+  return best_ ? fmt::format("{} {}", best_->first, best_->second) : std::string();
+}
+
 Checkpoint Trainer::ToCheckpoint(DataIter* train) {
   if (!updater_) Throw("there is nothing to save before the first Fit");
   SettleAll(train);
@@ -115,7 +119,7 @@ Checkpoint Trainer::ToCheckpoint(DataIter* train) {
   checkpoint.info["initializer"] = options_.initializer;
   if (balancer_.on()) checkpoint.info[kBalance] = balancer_.Text();
   if (options_.tuning != Tuning::kOff) checkpoint.info[kTuningChoices] = TuningChoices();
-  if (best_) checkpoint.info[kBest] = fmt::format("{} {}", best_->first, best_->second);
+  if (best_) checkpoint.info[kBestValue] = BestSoFar();
   checkpoint.info.insert(options_.info.begin(), options_.info.end());
   return checkpoint;
 }
@@ -211,7 +215,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   metric_->Reset();
   if (checkpoint.metrics == MetricsText()) metric_->SetTotal(checkpoint.metric_totals);
   balancer_ = std::move(balancer);
-  const auto best = checkpoint.info.find(kBest);
+  const auto best = checkpoint.info.find(kBestValue);
   best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);
 }
 

@@ -33,7 +33,8 @@ class BestEpochCommandsTest : public ProgramTest {
     return "step-" + std::string(10 - number.size(), '0') + number + ".ckpt";
   }
   json Test(const Words& more) const {
-    return json::parse(Succeeds(Words{"test", "--checkpoints", "run", "--json"} + more).out);
+    const Words run = std::ranges::count(more, "--checkpoints") > 0 ? Words{} : Words{"--checkpoints", "run"};
+    return json::parse(Succeeds(Words{"test", "--json"} + run + more).out);
   }
 };
 
@@ -76,6 +77,38 @@ TEST_F(BestEpochCommandsTest, BestModelAndPatienceGoByTheMetricThatIsWatched) {
   }
   Fails(2, "--watch: there is no metric \"loss\"; --metrics has accuracy, cross-entropy",
         Training(1, {"--watch", "loss"}));
+}
+
+// What the run was before counts, whether it wrote a file then or another one.
+TEST_F(BestEpochCommandsTest, TheBestModelIsThatOfTheWholeRun) {
+  const std::string row = "best model file";
+  for (const bool keep : {false, true}) {
+    const std::string folder = keep ? "kept" : "run";
+    const Words run = Words{"--checkpoints", folder} + (keep ? Words{"--keep-best"} : Words{});
+    Succeeds(Training(3, run + kLearn));
+    const auto resume = [&](int epochs, const Words& more) {
+      return Words{"train", "--resume", "--checkpoints", folder, "--epochs", std::to_string(epochs)} + more;
+    };
+    const Outcome first = Succeeds(resume(4, kStandStill + Words{"--best", folder + "_a.pb"}));
+    EXPECT_EQ(ModelFiles(folder + "_a.pb").empty(), !keep) << first;
+    EXPECT_EQ(first.out.find(row) != std::string::npos, keep) << first;
+    const std::string waits = "\"" + folder + "_a.pb\" is written when an epoch is better than the best so far";
+    EXPECT_EQ(first.err.find(waits) == std::string::npos, keep) << first;
+    const Outcome other = Succeeds(resume(5, kStandStill + Words{"--best", folder + "_b.pb"}));
+    EXPECT_EQ(ModelFiles(folder + "_b.pb").empty(), !keep) << other;
+    EXPECT_EQ(other.out.find(row) != std::string::npos, keep) << other;
+    if (!keep) continue;
+    const json best = Test({"--checkpoints", folder, "--which", "best"});
+    for (const std::string file : {"kept_a.pb", "kept_b.pb"}) {
+      EXPECT_EQ(
+          json::parse(Succeeds({"test", "--json", "--weights", file, "--data", "digits", "--test-digits", "50"}).out)
+              .at("cross-entropy"),
+          best.at("cross-entropy"));
+    }
+    // It is this run's past that wrote it.
+    const Outcome again = Succeeds(resume(6, kStandStill + Words{"--best", "kept_b.pb"}));
+    EXPECT_NE(again.out.find(row), std::string::npos) << again;
+  }
 }
 
 TEST_F(BestEpochCommandsTest, AnotherMetricBeginsAnew) {

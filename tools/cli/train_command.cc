@@ -14,6 +14,7 @@
 #include "base/names.h"
 #include "bindery/version.h"
 #include "symbol/print/summary.h"
+#include "tools/cli/best_file.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
@@ -27,7 +28,6 @@
 #include "tools/cli/train_arguments.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/extensions/reports.h"
-#include "train/extensions/snapshots.h"
 
 namespace bindery::cli {
 namespace {
@@ -44,7 +44,7 @@ class TrainCommand : public TrainArguments {
   std::string Judged(const TrainerOptions& options) const;
   void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
-              double seconds) const;
+              double seconds, bool has_best) const;
   nlohmann::json StartToJson(const TrainingData& made, const TrainerOptions& options) const;
   std::map<std::string, EventWriter::Setting> Settings(const TrainerOptions& options) const;
 };
@@ -87,7 +87,7 @@ nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const Trainer
 
 // The end of a run, for people.
 void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
-                          double seconds) const {
+                          double seconds, bool has_best) const {
   std::vector<std::pair<std::string, std::string>> rows;
   size_t width = 21;
   const auto row = [&](const std::string& what, const std::string& value) {
@@ -116,7 +116,7 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
     if (const auto path = FindBest(CheckpointStore(checkpoints))) row("best checkpoint", *path);
   }
   if (!save.empty()) row("model file", save);
-  if (!best.empty()) row("best model file", best);
+  if (has_best) row("best model file", best);
   fmt::print("\nresult\n");
   for (const auto& [what, value] : rows) fmt::print("  {:<{}} {}\n", what, width, value);
 }
@@ -274,11 +274,12 @@ int TrainCommand::Run() {
 
   std::vector<Extension> extensions;
   if (!log.empty()) extensions.push_back(LogReport({.path = log}));
-  if (!best.empty()) extensions.push_back(BestModel(best, "validation/" + judged));
   std::optional<Trigger> stop;
   if (patience > 0) stop = EarlyStopping({.value = "validation/" + judged, .patience = patience});
 
   Trainer trainer(made.model, options);
+  BestFile best_file(best, checkpoints);
+  if (!best.empty()) extensions.push_back(best_file.Writer(&trainer));
   for (Extension& extension : watch.Extensions({.group = [&] { return trainer.group(); },
                               .settings = Settings(options),
                               .metrics = ParseMetrics(options.metrics),
@@ -327,7 +328,7 @@ int TrainCommand::Run() {
                                   : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
     return kStopped;
   }
-  if (!json) Report(result, trainer, made, samples, seconds);
+  if (!json) Report(result, trainer, made, samples, seconds, best_file.is_there());
   return kOk;
 }
 

@@ -13,6 +13,9 @@
 
 namespace bindery {
 
+// In Checkpoint::info of any run that judges its epochs: by what, and the best value so far, "validation accuracy 0.98".
+inline constexpr const char* kBestValue = "best";
+
 // What it says, in Checkpoint::info. A run that does not keep the best one says nothing.
 void SayWhetherBest(bool is_best, std::map<std::string, std::string>* info);
 bool KeepsBest(const std::map<std::string, std::string>& info);
