@@ -91,6 +91,24 @@ TEST(Csv, MissingValues) {
   EXPECT_EQ(filled.classes, (Words{"?", "a", "b"}));
 }
 
+// As NumPy and pandas read them; what is too large is an error.
+TEST(Csv, NumbersThatAreTooSmallAreZero) {
+  const std::string text = "x,y\n1e-60,1e-400\n-1e-50,4e-324\n1e-40,+1e-9999\n";
+  const CsvTable table = ParseCsv(text, "f", {.label_is_number = true});
+  EXPECT_EQ(table.data, HostTensor::From({3, 1}, {0, -0.0f, 1e-40f}));
+  EXPECT_EQ(table.labels, HostTensor::From({3}, {0, 0, 0}));
+  EXPECT_EQ(ParseCsv("1e-400,2e-400\n1,1\n", "f", {.label_is_number = true}).data.shape(), Shape({2, 1}));  // no header
+  const CsvTable scaled = ParseCsv("1e-400,a\n1,b\n", "f", {.scaling = {.scale = ColumnScale::kRange}});
+  EXPECT_EQ(scaled.data, HostTensor::From({2, 1}, {0, 1}));
+  for (const char* large : {"1e39", "-1e400", "1e9999"}) {
+    EXPECT_NE(MessageOf<DataError>([&] {
+                ParseCsv("1,a\n" + std::string(large) + ",a\n", "f");
+              }).find("expected a finite number"),
+              std::string::npos)
+        << large;
+  }
+}
+
 TEST(Csv, ColumnsThatAreLeftOut) {
   const std::string text = ",x,date,\"a,b\",kind\nn1,1,2024-01-02,7,cat\nn2,2,,8,dog\n,3,never,9,cat\n";
   for (const char* left_out : {"date,", ",date", "2,0", "-3,-5"}) {
