@@ -130,10 +130,13 @@ class Trainer::Fitting final : public Learner {
     trainer_.updater_->SetNumbers(numbers);
   }
 
-  // Was the last batch that was taken the last of an epoch?
+  // Was the last batch that was taken the last of an epoch? One that ends a sweep with samples that were kept for it, and
+  // begins the next with others, is not. Where samples are kept, the end shows when no batch comes.
   bool AtEndOfEpoch() const {
     if (trainer_.batch_in_epoch_ == 0) return false;
-    return options_.epoch_batches > 0 ? trainer_.batch_in_epoch_ >= options_.epoch_batches : train_.is_new_epoch();
+    if (options_.epoch_batches > 0) return trainer_.batch_in_epoch_ >= options_.epoch_batches;
+    const bool goes_on = !train_.repeats() && train_.epoch_detail() > static_cast<double>(train_.epoch());
+    return train_.is_new_epoch() && !goes_on;
   }
 
   BatchPtr Next() {

@@ -21,11 +21,11 @@ TrainerOptions Here(TrainerOptions options = {}) {
   return options;
 }
 
-ArrayIter Data() {
+ArrayIter Data(LastBatch last_batch = LastBatch::kShort) {
   HostTensor values(DType::kFloat32, {10, 5}), classes(DType::kFloat32, {10});
   for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, 0.1 * static_cast<double>(i % 7 - 3));
   for (int64_t i = 0; i < classes.elements(); ++i) classes.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(values), std::move(classes), {.batch_size = 4});
+  return ArrayIter(std::move(values), std::move(classes), {.batch_size = 4, .last_batch = last_batch});
 }
 
 // Two batches and a short one in each epoch.
@@ -80,6 +80,20 @@ TEST(FitExtensions, SeeEveryMoment) {
     for (const std::string& moment : run(0, folder, true)) seen.push_back(moment);
     EXPECT_EQ(seen, whole) << stop;
   }
+}
+
+// Two batches in the first epoch and the third, two samples being kept, and three in the second.
+TEST(FitExtensions, SeeEveryStepWhereSamplesAreKeptForTheNextSweep) {
+  Trainer trainer(Net(), Here());
+  ArrayIter data = Data(LastBatch::kRollOver);
+  std::vector<int64_t> seen, ends;
+  const Extension note{
+      .name = "note", .trigger = EveryIterations(1), .run = [&](Loop& loop) { seen.push_back(loop.now().iteration); }};
+  trainer.Fit(
+      data,
+      {.epochs = 3, .on_epoch = [&](const EpochReport& report) { ends.push_back(report.step); }, .extensions = {note}});
+  EXPECT_EQ(seen, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(ends, (std::vector<int64_t>{2, 5, 7}));
 }
 
 // A metric has no value before a step is over, which is no fault; and a loop that an extension stops has been stopped.
