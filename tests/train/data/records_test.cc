@@ -130,10 +130,11 @@ std::string Zlib(const std::string& bytes) {
 TEST_F(RecordsTest, PackedTfRecords) {
   const std::string whole = ReadFile(kFolder + "python.tfrecord");
   const RecordSourcePtr plain = OpenTfRecords({kFolder + "python.tfrecord"});
-  // Members of gzip may be strung together.
+  // Members may be strung together.
   const size_t half = whole.size() / 2;
   for (const std::string& packed :
-       {Gzip(whole), Zlib(whole), Gzip(whole.substr(0, half)) + Gzip("") + Gzip(whole.substr(half))}) {
+       {Gzip(whole), Zlib(whole), Gzip(whole.substr(0, half)) + Gzip("") + Gzip(whole.substr(half)),
+        Zlib(whole.substr(0, half)) + Zlib("") + Gzip("") + Zlib(whole.substr(half))}) {
     const RecordSourcePtr records = OpenTfRecords({Write("f.tfrecord.gz", packed)});
     ASSERT_EQ(records->records(), plain->records());
     EXPECT_EQ(records->Fingerprint(), plain->Fingerprint());
@@ -178,7 +179,8 @@ TEST_F(RecordsTest, PackedFilesAreReadAnywhere) {
   }
   const size_t third = content.size() / 3;
   for (const std::string& packed :
-       {Gzip(content), Zlib(content), Gzip(content.substr(0, third)) + Gzip(content.substr(third))}) {
+       {Gzip(content), Zlib(content), Gzip(content.substr(0, third)) + Gzip(content.substr(third)),
+        Zlib(content.substr(0, third)) + Zlib(content.substr(third))}) {
     const RandomFile file(Write("packed", packed));
     PackedFile whole(&file);
     std::string scanned(third, '\0');

@@ -16,6 +16,7 @@ constexpr int64_t kWindow = int64_t{1} << 15, kInput = int64_t{1} << 15, kSkippe
 constexpr int64_t kSpan = int64_t{1} << 20;
 constexpr size_t kMostPoints = 256, kMostIdle = 16;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
+constexpr int64_t kGzipTrailer = 8, kZlibTrailer = 4;  // a checksum and the length, a checksum alone
 
 }  // namespace
 
@@ -23,6 +24,7 @@ constexpr std::string_view kGzipMagic = "\x1f\x8b";
 struct PackedFile::Point {
   int64_t content = 0, file = 0;  // bytes before it
   int bits = 0;                   // of the file's last byte before it that are the block's already
+  int64_t trailer = 0;            // bytes behind the last block of its stream
   std::string window = {};        // the content's last bytes
 };
 
@@ -33,7 +35,8 @@ class PackedFile::Cursor {
     if (inflateInit2(&stream_, kWrapped) != Z_OK) Throw("zlib does not start");
   }
   Cursor(const RandomFile* file, const Point& point)
-      : file_(file), input_(static_cast<size_t>(kInput), '\0'), raw_(true), next_(point.file), at_(point.content) {
+      : file_(file), input_(static_cast<size_t>(kInput), '\0'), raw_(true), begins_(false), trailer_(point.trailer),
+        next_(point.file), at_(point.content) {
     if (inflateInit2(&stream_, kRaw) != Z_OK) Throw("zlib does not start");
     if (point.bits > 0) {
       unsigned char byte = 0;
@@ -57,6 +60,7 @@ class PackedFile::Cursor {
     at_block_ = false;
     if (member_over_ && !BeginMember()) return 0;
     if (stream_.avail_in == 0 && !Fill()) Throw<DataError>("cut off: the packed stream does not end");
+    if (std::exchange(begins_, false)) trailer_ = *stream_.next_in == kGzipMagic[0] ? kGzipTrailer : kZlibTrailer;
     const int result = inflate(&stream_, Z_BLOCK);
     if (result == Z_STREAM_END) {
       member_over_ = true;
@@ -73,7 +77,7 @@ class PackedFile::Cursor {
   bool IsAtEnd() { return member_over_ && stream_.avail_in == 0 && next_ == file_->size(); }
 
   Point Here() {
-    Point point{.content = at_, .file = next_ - stream_.avail_in, .bits = stream_.data_type & 7};
+    Point point{.content = at_, .file = next_ - stream_.avail_in, .bits = stream_.data_type & 7, .trailer = trailer_};
     point.window.resize(static_cast<size_t>(kWindow));
     uInt length = 0;
     inflateGetDictionary(&stream_, reinterpret_cast<Bytef*>(point.window.data()), &length);
@@ -92,23 +96,24 @@ class PackedFile::Cursor {
     return true;
   }
 
-  // gzip files may be strung together. false: there is no other.
+  // Streams may be strung together. false: there is no other.
   bool BeginMember() {
-    if (raw_) {  // the checksum, which was looked at when the file was scanned, and the length stand before it
-      constexpr int64_t kTrailer = 8;
-      next_ = std::min(file_->size(), next_ - stream_.avail_in + kTrailer);
+    if (raw_) {  // the checksum, which was looked at when the file was scanned, stands before it
+      next_ = std::min(file_->size(), next_ - stream_.avail_in + trailer_);
       stream_.avail_in = 0;
     }
     if (stream_.avail_in == 0 && !Fill()) return false;
     raw_ = member_over_ = false;
+    begins_ = true;
     inflateReset2(&stream_, kWrapped);
     return true;
   }
 
   const RandomFile* file_;
   std::string input_;
-  bool raw_ = false, member_over_ = false, at_block_ = false;
-  int64_t next_ = 0;  // in the file, behind the input
+  bool raw_ = false, begins_ = true, member_over_ = false, at_block_ = false;
+  int64_t trailer_ = 0;  // of this stream
+  int64_t next_ = 0;     // in the file, behind the input
   int64_t at_ = 0;
   z_stream stream_{};
 };
