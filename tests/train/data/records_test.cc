@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/philox.h"
-#include "base/random_file.h"
 #include "tests/message_of.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
@@ -19,6 +19,7 @@
 #include "train/data/records/image_folder.h"
 #include "train/data/records/packed_file.h"
 #include "train/data/records/record.h"
+#include "train/data/records/record_file.h"
 #include "train/data/records/tar.h"
 #include "train/data/records/tf_record.h"
 #include "train/data/samples/sample_iter.h"
@@ -178,11 +179,12 @@ TEST_F(RecordsTest, PackedFilesAreReadAnywhere) {
     }
   }
   const size_t third = content.size() / 3;
+  PackedFile::Limits limits = PackedFile::LimitsOf(1);
   for (const std::string& packed :
        {Gzip(content), Zlib(content), Gzip(content.substr(0, third)) + Gzip(content.substr(third)),
         Zlib(content.substr(0, third)) + Zlib(content.substr(third))}) {
-    const RandomFile file(Write("packed", packed));
-    PackedFile whole(&file);
+    const RecordFile file(Write("packed", packed), std::make_shared<OpenFiles>());
+    PackedFile whole(&file, std::exchange(limits, {.points = 4, .idle = 2}));  // then fewer than there are blocks
     std::string scanned(third, '\0');
     ASSERT_EQ(whole.Scan(scanned.data(), std::ssize(scanned)), std::ssize(scanned));
     EXPECT_TRUE(content.starts_with(scanned));

@@ -14,7 +14,6 @@ constexpr int kRaw = -15,
               kWrapped = 15 + 32;  // windowBits: deflate alone; in gzip's or zlib's wrapping, which it tells
 constexpr int64_t kWindow = int64_t{1} << 15, kInput = int64_t{1} << 15, kSkipped = int64_t{1} << 16;
 constexpr int64_t kSpan = int64_t{1} << 20;
-constexpr size_t kMostPoints = 256, kMostIdle = 16;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 constexpr int64_t kGzipTrailer = 8, kZlibTrailer = 4;  // a checksum and the length, a checksum alone
 
@@ -31,10 +30,10 @@ struct PackedFile::Point {
 // Unpacks from one place on.
 class PackedFile::Cursor {
  public:
-  explicit Cursor(const RandomFile* file) : file_(file), input_(static_cast<size_t>(kInput), '\0') {
+  explicit Cursor(const RecordFile* file) : file_(file), input_(static_cast<size_t>(kInput), '\0') {
     if (inflateInit2(&stream_, kWrapped) != Z_OK) Throw("zlib does not start");
   }
-  Cursor(const RandomFile* file, const Point& point)
+  Cursor(const RecordFile* file, const Point& point)
       : file_(file), input_(static_cast<size_t>(kInput), '\0'), raw_(true), begins_(false), trailer_(point.trailer),
         next_(point.file), at_(point.content) {
     if (inflateInit2(&stream_, kRaw) != Z_OK) Throw("zlib does not start");
@@ -109,7 +108,7 @@ class PackedFile::Cursor {
     return true;
   }
 
-  const RandomFile* file_;
+  const RecordFile* file_;
   std::string input_;
   bool raw_ = false, begins_ = true, member_over_ = false, at_block_ = false;
   int64_t trailer_ = 0;  // of this stream
@@ -118,7 +117,15 @@ class PackedFile::Cursor {
   z_stream stream_{};
 };
 
-PackedFile::PackedFile(const RandomFile* file) : file_(file), scan_(std::make_unique<Cursor>(file)), span_(kSpan) {}
+PackedFile::Limits PackedFile::LimitsOf(size_t files) {
+  constexpr size_t kWhole = 32;  // files of which all is kept
+  constexpr Limits kMost, kLeast{.points = 8, .idle = 1};
+  return {.points = std::clamp(kWhole * kMost.points / std::max<size_t>(1, files), kLeast.points, kMost.points),
+          .idle = std::clamp(kWhole * kMost.idle / std::max<size_t>(1, files), kLeast.idle, kMost.idle)};
+}
+
+PackedFile::PackedFile(const RecordFile* file, const Limits& limits)
+    : file_(file), limits_(limits), scan_(std::make_unique<Cursor>(file)), span_(kSpan) {}
 
 PackedFile::~PackedFile() = default;
 
@@ -132,9 +139,9 @@ bool PackedFile::IsLike(std::string_view begin) {
 
 void PackedFile::Note() {
   if (!points_.empty() && scan_->at() - points_.back().content < span_) return;
-  if (points_.size() == kMostPoints) {  // half of them, twice as far apart
+  if (points_.size() == limits_.points) {  // half of them, twice as far apart
     for (size_t i = 1; 2 * i < points_.size(); ++i) points_[i] = std::move(points_[2 * i]);
-    points_.resize(kMostPoints / 2);
+    points_.resize(limits_.points / 2);
     span_ *= 2;
     return;
   }
@@ -188,7 +195,7 @@ void PackedFile::Read(int64_t offset, int64_t size, void* to) const {
     }
   }
   const std::lock_guard lock(mutex_);
-  if (idle_.size() == kMostIdle) idle_.erase(idle_.begin());
+  if (idle_.size() == limits_.idle) idle_.erase(idle_.begin());
   idle_.push_back(std::move(cursor));
 }
 

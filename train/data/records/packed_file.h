@@ -3,7 +3,8 @@
 // It is unpacked once, from the beginning to the end. On the way points are noted, a mebibyte apart or more, at which
 // unpacking can begin again: the place in the file, and the 32 KiB of content before it, to which a deflate stream may
 // refer. A reading begins at the last point before its place, or where an earlier reading ended, if that is nearer: what
-// is read in order is unpacked once. Of points there are at most 256, 8 MiB, whatever the file's length.
+// is read in order is unpacked once. Of points there are at most 256, 8 MiB, whatever the file's length; fewer,
+// further apart, where many files share what one process keeps of them.
 //
 // Thread safety: Scan is for one thread, before the first Read; any threads may Read.
 #pragma once
@@ -15,13 +16,20 @@
 #include <string_view>
 #include <vector>
 
-#include "base/random_file.h"
+#include "train/data/records/record_file.h"
 
 namespace bindery {
 
 class PackedFile {
  public:
-  explicit PackedFile(const RandomFile* file);  // which must outlive it
+  // What is kept of one: points, and places at which readings ended.
+  struct Limits {
+    size_t points = 256, idle = 16;
+  };
+  static Limits LimitsOf(
+      size_t files);  // of each of so many: together what 32 keep, but at least 8 points and one place each
+
+  explicit PackedFile(const RecordFile* file, const Limits& limits = LimitsOf(1));  // which must outlive it
   ~PackedFile();
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
@@ -40,7 +48,8 @@ class PackedFile {
   class Cursor;
   void Note();
 
-  const RandomFile* file_;
+  const RecordFile* file_;
+  const Limits limits_;
   std::unique_ptr<Cursor> scan_;  // none: it is at the end
   std::vector<Point> points_;
   int64_t span_;  // between points, at least

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/random_file.h"
+#include "train/data/records/record_file.h"
 
 namespace bindery {
 namespace {
@@ -51,7 +51,7 @@ class Tars : public RecordSource {
  public:
   Tars(const std::vector<std::string>& paths, const TarOptions& options) : options_(options) {
     for (const std::string& path : paths) {
-      files_.push_back(std::make_unique<RandomFile>(path));
+      files_.push_back(std::make_unique<RecordFile>(path, open_));
       key_.clear();
       List(*files_.back());
     }
@@ -81,7 +81,7 @@ class Tars : public RecordSource {
     int64_t offset, bytes;
   };
   struct Entry {
-    const RandomFile* file;
+    const RecordFile* file;
     std::string key;
     std::vector<Part> parts;
   };
@@ -91,11 +91,11 @@ class Tars : public RecordSource {
     std::optional<int64_t> size;
   };
 
-  [[noreturn]] static void Fail(const RandomFile& file, int64_t at, const std::string& what) {
+  [[noreturn]] static void Fail(const RecordFile& file, int64_t at, const std::string& what) {
     Throw<DataError>("\"{}\", byte {}: {}", file.path(), at, what);
   }
 
-  void List(const RandomFile& file) {
+  void List(const RecordFile& file) {
     Ahead ahead;
     for (int64_t at = 0; at < file.size();) {
       if (file.size() - at < kBlock) Fail(file, at, "cut off within a header of the archive");
@@ -131,7 +131,7 @@ class Tars : public RecordSource {
   }
 
   // Lines "<bytes of the line> <key>=<value>\n".
-  static void ReadPax(const RandomFile& file, int64_t at, std::string_view text, Ahead* ahead) {
+  static void ReadPax(const RecordFile& file, int64_t at, std::string_view text, Ahead* ahead) {
     while (!text.empty()) {
       size_t bytes = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
@@ -150,7 +150,7 @@ class Tars : public RecordSource {
     }
   }
 
-  void Add(const RandomFile& file, const std::string& name, int64_t offset, int64_t size) {
+  void Add(const RecordFile& file, const std::string& name, int64_t offset, int64_t size) {
     const size_t slash = name.rfind('/'), last = slash == std::string::npos ? 0 : slash + 1;
     const size_t dot = name.find('.', last);
     if (dot == std::string::npos || dot == last) return;  // as WebDataset: neither key nor field
@@ -175,7 +175,8 @@ class Tars : public RecordSource {
   }
 
   const TarOptions options_;
-  std::vector<std::unique_ptr<RandomFile>> files_;
+  const std::shared_ptr<OpenFiles> open_ = std::make_shared<OpenFiles>();
+  std::vector<std::unique_ptr<RecordFile>> files_;
   std::vector<Entry> entries_;
   std::string key_;
   std::vector<std::string> classes_;

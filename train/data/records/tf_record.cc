@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/random_file.h"
 #include "proto/example.pb.h"
 #include "train/data/records/crc32c.h"
 #include "train/data/records/packed_file.h"
+#include "train/data/records/record_file.h"
 
 namespace bindery {
 namespace {
@@ -35,10 +35,11 @@ Record ToRecord(const proto::Example& example) {
 // The content of a file, which may be packed: from the beginning to the end, and then at any place.
 class Content {
  public:
-  explicit Content(const std::string& path) : file_(path) {
+  Content(const std::string& path, const std::shared_ptr<OpenFiles>& open, const PackedFile::Limits& limits)
+      : file_(path, open) {
     // A length may look like the beginning of a packed file; with its checksum it does not.
     const std::string begin = file_.Read(0, std::min(file_.size(), kRecordHeaderBytes));
-    if (!LengthIn(begin) && PackedFile::IsLike(begin)) packed_ = std::make_unique<PackedFile>(&file_);
+    if (!LengthIn(begin) && PackedFile::IsLike(begin)) packed_ = std::make_unique<PackedFile>(&file_, limits);
   }
 
   const std::string& path() const { return file_.path(); }
@@ -56,7 +57,7 @@ class Content {
   }
 
  private:
-  const RandomFile file_;
+  const RecordFile file_;
   std::unique_ptr<PackedFile> packed_;
   int64_t at_ = 0;  // of what is not packed
 };
@@ -64,8 +65,10 @@ class Content {
 class TfRecords : public RecordSource {
  public:
   TfRecords(const std::vector<std::string>& paths, const TfRecordOptions& options) {
+    const auto open = std::make_shared<OpenFiles>();
+    const PackedFile::Limits limits = PackedFile::LimitsOf(paths.size());
     for (const std::string& path : paths) {
-      files_.push_back(std::make_unique<Content>(path));
+      files_.push_back(std::make_unique<Content>(path, open, limits));
       List(files_.back().get(), options);
     }
   }
