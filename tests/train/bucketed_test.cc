@@ -115,6 +115,22 @@ TEST(Bucketed, WhatAStepDoesNotReachCountsForNothing) {
   EXPECT_EQ(mixed.ToCheckpoint().optimizer_state, shorter.ToCheckpoint().optimizer_state);
 }
 
+// An average begins with the weight, whenever a step reaches that first.
+TEST(Bucketed, AveragesBeginWithTheWeights) {
+  for (const char* average : {"ema(0.999)", "swa(start=1)", "swa(start=3, every=2)"}) {
+    BucketedModel model(Unrolled, 4, Devices(), {.optimizer = "sgd(lr=0)", .average = average});
+    const HostTensorMap weights = model.ToModel().params;
+    for (int step = 0; step < 10; ++step) {
+      model.Step(step == 0 ? 2 : 4, BatchOf(5, step == 0 ? 2 : 4, step));
+      model.Settle();
+      for (const auto& [name, value] : model.updater().Averages()) {
+        EXPECT_LE(MaxAbsDiff(value, weights.at(name)), 1e-6) << average << " of " << name << " after step " << step;
+      }
+      EXPECT_EQ(model.updater().Averages().size(), weights.size());
+    }
+  }
+}
+
 // One weight times data of `key` columns, all ones, of two samples: each pass gives the gradient 2 key.
 TEST(Bucketed, GradientsOfTwoKeysAreWrittenOrAddToOneArray) {  // E17, whose keys have one shape: 1, 1
   const auto net = [](int64_t key) {

@@ -149,6 +149,14 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
 
 void Updater::Apply(int64_t samples) {
   if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
+  // The first step does not reach all: what it does not, has itself as its average.
+  if (average_ && for_several_groups_ && run_->step == 0) {
+    for (const BlockState& block : (steps_of_ ? steps_of_ : this)->blocks_) {
+      const Tensor& average = block.states[0].slots[0].back();
+      average.CopyFrom(StoredBlock(block).values[0]);
+      average.Wait();
+    }
+  }
   ++run_->step;
   if (!blocks_.empty()) {
     group_->SetRates(RatesOf(run_->step, samples));
