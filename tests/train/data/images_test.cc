@@ -190,10 +190,10 @@ TEST(Transform, LongAndNarrowImagesAreRefused) {
                           {.channels = 1, .rows = 224, .columns = 224, .shorter_side = 256}, 0);
             }),
             "DataError: f: 1 x 30000000 pixels, too long and narrow to scale to 256 x 7680000000");
-  EXPECT_EQ(MessageOf<DataError>([] { CheckImageOptions({.shorter_side = 200}); }),
+  EXPECT_EQ(MessageOf<DataError>([] { CheckImageOptions({.shorter_side = 200}, false); }),
             "DataError: images: a shorter side of 200 pixels is too small to cut 224 x 224 out of it");
   EXPECT_EQ(MessageOf<DataError>([] {
-              CheckImageOptions({.mean = {0.5, 0.5}});
+              CheckImageOptions({.mean = {0.5, 0.5}}, true);
             }),
             "DataError: images: 2 means or deviations for 3 channels");
 }

@@ -51,6 +51,20 @@ TEST(OpenData, Csv) {
   EXPECT_TRUE(OpenData("csv:" + numbers + "?label=none").samples->labels().empty());
 }
 
+// Padding stands before random crops alone, which are of a training: what is tested on is cut as it is.
+TEST(OpenData, ImagesThatArePaddedInTrainingAloneMustDoWithoutInTests) {
+  const std::filesystem::path folder = testing::TempDir() + "/padded_images";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "a");
+  std::filesystem::copy(kFolder + "pillow_rgb.png", folder / "a");
+  const std::string text = "images:" + folder.string() + "?resize=24&size=28&padding=2&crop=";
+  const std::string small = "DataError: images: a shorter side of 24 pixels is too small to cut 28 x 28 out of it";
+  EXPECT_EQ(OpenData(text + "random", {.training = true}).samples->samples(), 1);
+  EXPECT_EQ(Refused(text + "random"), small);
+  EXPECT_EQ(Refused(text + "centre", {.training = true}), small);
+  EXPECT_EQ(Refused(text + "centre"), small);
+}
+
 TEST(OpenData, NamesOfLabelsThatAreNumbers) {
   const std::string path = Write("named.csv", "x,price,\"weight, kg\"\n1,2,3\n");
   using Words = std::vector<std::string>;

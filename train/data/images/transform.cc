@@ -43,6 +43,10 @@ Image Scale(const Image& image, int64_t rows, int64_t columns, const std::string
   return ResizeImage(image, rows, columns);
 }
 
+int64_t PaddingOf(const ImageOptions& options, bool in_training) {
+  return options.crop == ImageCrop::kRandom && in_training ? options.padding : 0;
+}
+
 // rows x columns of what is left of the image.
 Image Frame(Image image, const ImageOptions& options, PhiloxStream* random, const std::string& name) {
   if (options.crop == ImageCrop::kResized && random != nullptr) {
@@ -54,7 +58,7 @@ Image Frame(Image image, const ImageOptions& options, PhiloxStream* random, cons
   } else if (options.crop != ImageCrop::kRandom) {
     return Scale(image, options.rows, options.columns, name);
   }
-  const int64_t padding = options.crop == ImageCrop::kRandom && random != nullptr ? options.padding : 0;
+  const int64_t padding = PaddingOf(options, random != nullptr);
   const int64_t down = image.rows + 2 * padding - options.rows, right = image.columns + 2 * padding - options.columns;
   if (down < 0 || right < 0) {
     Throw<DataError>("{}: {} x {} pixels are too few to cut {} x {} out of them", name, image.columns, image.rows,
@@ -93,7 +97,7 @@ void Colour(const ImageOptions& options, PhiloxStream* random, float* values) {
 
 }  // namespace
 
-void CheckImageOptions(const ImageOptions& options) {
+void CheckImageOptions(const ImageOptions& options, bool in_training) {
   constexpr int64_t kMostSide = 1 << 14;
   const auto side = [&](const char* what, int64_t value, int64_t low) {
     if (value < low || value > kMostSide) {
@@ -107,8 +111,9 @@ void CheckImageOptions(const ImageOptions& options) {
   if (options.channels != 1 && options.channels != 3) {
     Throw<DataError>("images: expected 1 or 3 channels, got {}", options.channels);
   }
-  const bool cut = options.shorter_side > 0 && options.crop != ImageCrop::kResized;
-  if (cut && options.shorter_side + 2 * options.padding < std::max(options.rows, options.columns)) {
+  const bool cut = options.shorter_side > 0 && !(options.crop == ImageCrop::kResized && in_training);
+  const int64_t padded = options.shorter_side + 2 * PaddingOf(options, in_training);
+  if (cut && padded < std::max(options.rows, options.columns)) {
     Throw<DataError>("images: a shorter side of {} pixels is too small to cut {} x {} out of it", options.shorter_side,
                      options.columns, options.rows);
   }

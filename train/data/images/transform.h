@@ -31,8 +31,8 @@ struct ImageOptions {
   std::vector<float> mean = {}, deviation = {};  // of each channel, of values from 0 to 1; empty: 0 and 1
 };
 
-// Throws DataError for options that make no sense.
-void CheckImageOptions(const ImageOptions& options);
+// Throws DataError for options that make no sense: in training, where random crops are padded, or elsewhere.
+void CheckImageOptions(const ImageOptions& options, bool in_training);
 
 // Scales by the area under a triangle, as Pillow's Image.resize((columns, rows), BILINEAR) does, to the same bits.
 Image ResizeImage(const Image& from, int64_t rows, int64_t columns);

@@ -122,7 +122,7 @@ RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOption
 }
 
 HostTensor ReadImageFile(const std::string& path, const ImageOptions& options) {
-  CheckImageOptions(options);
+  CheckImageOptions(options, /*in_training=*/false);
   const std::string name = fmt::format("\"{}\"", path);
   Image image = DecodeImage(ReadFile(path, ImageFolderOptions().file_bytes), options.channels, name);
   HostTensor values(DType::kFloat32, {options.channels, options.rows, options.columns});

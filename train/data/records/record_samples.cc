@@ -47,7 +47,7 @@ class Decoder {
     is_array_ = data_ == "npy" || data_.ends_with(".npy");
     is_image_ = !is_array_ && !field.bytes.empty();
     if (is_image_) {
-      CheckImageOptions(options.image);
+      CheckImageOptions(options.image, options.augment);
       shape_ = {options.image.channels, options.image.rows, options.image.columns};
     } else {
       shape_ = Numbers(field, source).shape();
