@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -85,6 +86,24 @@ std::vector<Tensor> PiecesOf(const std::vector<HostTensor>& on_host, const Devic
   return {piece};
 }
 
+// Each array, in host memory or on devices, from its place among the iterator's to its own.
+void ToOrder(const char* what, const std::vector<size_t>& places, std::vector<HostTensor>* on_host,
+             DeviceArrays* on_devices) {
+  std::vector<HostTensor> host = std::exchange(*on_host, {});
+  const DeviceArrays devices = std::exchange(*on_devices, {});
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::vector<Tensor>* const pieces = devices.Find(places[i]);
+    if (!pieces && places[i] >= host.size()) {
+      Throw<DataError>("the iterator's batch has {} of {} {} arrays", std::max(host.size(), devices.size()),
+                       places.size(), what);
+    }
+    if (pieces) on_devices->Set(i, *pieces);
+    if (places[i] >= host.size()) continue;
+    on_host->resize(i + 1);
+    (*on_host)[i] = std::move(host[places[i]]);
+  }
+}
+
 }  // namespace
 
 Feed::Feed(const GroupOptions& group, const DataIter& data) : data_(PlacesOf("data", group.data, data.ProvideData())) {
@@ -94,12 +113,9 @@ Feed::Feed(const GroupOptions& group, const DataIter& data) : data_(PlacesOf("da
 
 BatchPtr Feed::Arrange(BatchPtr batch) const {
   if (!batch || (std::ranges::is_sorted(data_) && std::ranges::is_sorted(labels_))) return batch;
-  auto arranged = std::make_shared<Batch>();
-  for (const size_t place : data_) arranged->data.push_back(batch->data[place]);
-  for (const size_t place : labels_) arranged->label.push_back(batch->label[place]);
-  arranged->samples = batch->samples;
-  arranged->pad = batch->pad;
-  arranged->index = batch->index;
+  auto arranged = std::make_shared<Batch>(*batch);
+  ToOrder("data", data_, &arranged->data, &arranged->device_data);
+  if (batch->num_labels() > 0) ToOrder("label", labels_, &arranged->label, &arranged->device_label);
   return arranged;
 }
 

@@ -23,7 +23,8 @@ class Feed {
  public:
   // Throws DataError unless the iterator has just these arrays, along the same batch axes; labels may be absent.
   Feed(const GroupOptions& group, const DataIter& data);
-  BatchPtr Arrange(BatchPtr batch) const;  // null stays null
+  // Null stays null. Throws DataError if the batch lacks an array, whether in host memory or on devices.
+  BatchPtr Arrange(BatchPtr batch) const;
 
  private:
   std::vector<size_t> data_, labels_;  // the places of the group's arrays among the iterator's
