@@ -1,6 +1,7 @@
 // Text through the commands: training, testing, going on, writing.
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "symbol/model.h"
 #include "tests/tools/program.h"
@@ -62,6 +63,16 @@ TEST_F(TextCommandsTest, TrainTestGenerate) {
   };
   EXPECT_EQ(hot("1"), hot("1"));
   EXPECT_NE(hot("1"), hot("2"));
+}
+
+// 134 windows are 8 batches of 16, and 6 are left.
+TEST_F(TextCommandsTest, LastBatches) {
+  for (const auto& [last_batch, epochs, steps] : {std::tuple("short", 3, 27), std::tuple("pad", 3, 27),
+                                                  std::tuple("discard", 3, 24), std::tuple("roll-over", 3, 25)}) {
+    const Outcome trained = Succeeds(Train(kGpt, epochs, {"--last-batch", last_batch, "--checkpoints=", "--json"}));
+    const std::string& out = trained.out;
+    EXPECT_EQ(json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1)).at("steps"), steps) << last_batch;
+  }
 }
 
 TEST_F(TextCommandsTest, ResumedAndSaved) {

@@ -128,6 +128,34 @@ TEST(TextIter, RandomWindowsAreDrawnAnewInEachSweep) {
   EXPECT_GT(starts.size(), 90u);
 }
 
+// Whatever becomes of what does not fill a batch, each window of each sweep comes as often as it should, in its place.
+TEST(TextIter, LastBatches) {
+  const auto starts = [](LastBatch last_batch, int batches) {
+    TextIter iter(Numbers(51), {.batch_size = 4, .length = 5, .random = true, .seed = 7, .last_batch = last_batch});
+    EXPECT_EQ(iter.repeats(), last_batch == LastBatch::kRepeat);
+    std::vector<double> all;
+    for (int taken = 0; taken < batches;) {
+      const BatchPtr batch = iter.Next();
+      if (!batch) {
+        iter.Reset();
+        continue;
+      }
+      ++taken;
+      EXPECT_EQ(batch->data[0].shape()[0], batch->samples + batch->pad);
+      for (int64_t row = 0; row < batch->samples; ++row) all.push_back(batch->data[0].At(5 * row));
+    }
+    return all;
+  };
+  const std::vector<double> all = starts(LastBatch::kShort, 6);  // 10 of the first sweep, 10 of the second
+  ASSERT_EQ(all.size(), 20u);
+  EXPECT_EQ(starts(LastBatch::kPad, 6), all);
+  EXPECT_EQ(starts(LastBatch::kRollOver, 5), all);
+  EXPECT_EQ(starts(LastBatch::kRepeat, 5), all);
+  std::vector<double> whole(all.begin(), all.begin() + 8);
+  whole.insert(whole.end(), all.begin() + 10, all.begin() + 18);
+  EXPECT_EQ(starts(LastBatch::kDiscard, 4), whole);
+}
+
 TEST(TextIter, GoesOnFromItsState) {
   const TextIterOptions options{.batch_size = 3, .length = 2, .random = true, .seed = 1};
   TextIter iter(Numbers(20), options);

@@ -77,9 +77,13 @@ TextParts ReadText(const DataOptions& options, const Model* known) {
   return parts;
 }
 
-// Windows as long as the model takes them.
+LastBatch LastBatchOf(const DataOptions& options, bool training) {
+  return training ? options.LastBatchKind() : LastBatch::kShort;
+}
+
+// Windows as long as the model takes them, in training anywhere.
 std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& options, const Model& model,
-                                      const std::string& model_name, bool random, uint64_t seed) {
+                                      const std::string& model_name, bool training, uint64_t seed) {
   const auto sample = SampleShape(model);
   if (!sample || sample->rank() != 1) {
     throw UsageError(fmt::format("--data: {} takes {}, not windows of text as gpt and lstm do", model_name,
@@ -87,9 +91,10 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
   }
   return std::make_unique<TextIter>(text, TextIterOptions{.batch_size = options.batch_size,
                                                           .length = (*sample)[0],
-                                                          .random = random,
+                                                          .random = training,
                                                           .seed = seed,
-                                                          .time_first = BatchAxis(model) == 1});
+                                                          .time_first = BatchAxis(model) == 1,
+                                                          .last_batch = LastBatchOf(options, training)});
 }
 
 std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
@@ -97,13 +102,13 @@ std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& opt
     Throw<DataError>("--data: no samples are left to {}; --test-part, --test-data and --validation-part say which are",
                      training ? "train on" : "test on");
   }
-  return std::make_unique<SampleIter>(
-      std::move(samples), SampleIterOptions{.batch_size = options.batch_size,
-                                            .shuffle = training,
-                                            .seed = seed,
-                                            .last_batch = training ? options.LastBatchKind() : LastBatch::kShort,
-                                            .workers = options.workers,
-                                            .skip_damaged = options.skip_damaged});
+  return std::make_unique<SampleIter>(std::move(samples),
+                                      SampleIterOptions{.batch_size = options.batch_size,
+                                                        .shuffle = training,
+                                                        .seed = seed,
+                                                        .last_batch = LastBatchOf(options, training),
+                                                        .workers = options.workers,
+                                                        .skip_damaged = options.skip_damaged});
 }
 
 // The samples to test with: those of --test-data, else the part of --data that is kept for that.
@@ -275,9 +280,9 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
   for (const int32_t character : *text.train) ++made.label_counts[character];
   made.train = std::make_unique<PrefetchIter>(
-      MakeWindows(text.train, options, made.model, NamedModel(model), /*random=*/true, seed));
+      MakeWindows(text.train, options, made.model, NamedModel(model), /*training=*/true, seed));
   made.test = MakeWindows(options.validation_part > 0 ? text.validation : text.test, options, made.model,
-                          NamedModel(model), /*random=*/false, 0);
+                          NamedModel(model), /*training=*/false, 0);
   return made;
 }
 
@@ -313,7 +318,7 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
   if (options.IsText()) {
     const TextParts text = ReadText(options, &trained);
     return {.iter = MakeWindows(options.on_validation ? text.validation : text.test, options, trained, name,
-                                /*random=*/false, 0)};
+                                /*training=*/false, 0)};
   }
   if (options.IsSamples()) {
     const std::vector<std::string> classes = ClassNames(trained);

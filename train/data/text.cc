@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -121,7 +122,7 @@ TextIter::TextIter(TextPtr text, const TextIterOptions& options)
     : text_(std::move(text)), options_(options),
       checksum_(static_cast<int64_t>(Checksum(text_->data(), static_cast<int64_t>(text_->size() * sizeof(int32_t))))),
       windows_({{"window", std::make_shared<const HostTensor>(WindowNumbers(text_, options))}}, {},
-               {.batch_size = options.batch_size}) {}
+               {.batch_size = options.batch_size, .last_batch = options.last_batch}) {}
 
 DataDesc TextIter::Describe(const std::string& name) const {
   const int64_t rows = windows_.ProvideData()[0].shape[0];
@@ -142,11 +143,18 @@ HostTensor TextIter::Gather(const std::vector<int64_t>& starts, int64_t ahead) c
 }
 
 std::shared_ptr<const Batch> TextIter::Next() {
-  const int64_t sweep = windows_.sweep();
+  int64_t sweep = windows_.sweep();
   const BatchPtr numbers = windows_.Next();
   if (numbers == nullptr) return nullptr;
+  // Numbers rise within a sweep. A batch that begins with what was kept has some of the one before, too; one that is
+  // filled up has some of later ones.
+  const std::vector<int64_t>& index = numbers->index;
+  const auto real = index.begin() + numbers->samples;
+  if (options_.last_batch == LastBatch::kRollOver && std::is_sorted_until(index.begin(), real) != real) --sweep;
   std::vector<int64_t> starts;
-  for (const int64_t number : numbers->index) {
+  for (auto at = index.begin(); at != index.end(); ++at) {
+    const int64_t number = *at;
+    if (at != index.begin() && at < real && number <= *std::prev(at)) ++sweep;
     if (options_.random) {
       PhiloxStream stream(options_.seed, fmt::format("window:{}:{}", sweep, number));
       starts.push_back(static_cast<int64_t>(stream.Below(text_->size() - static_cast<uint64_t>(options_.length))));
@@ -158,6 +166,7 @@ std::shared_ptr<const Batch> TextIter::Next() {
   batch->data.push_back(Gather(starts, 0));
   batch->label.push_back(Gather(starts, 1));
   batch->samples = numbers->samples;
+  batch->pad = numbers->pad;
   batch->index = numbers->index;
   return batch;
 }

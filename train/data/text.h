@@ -59,13 +59,14 @@ struct TextIterOptions {
   bool random = false;  // windows begin anywhere, drawn anew in each sweep by `seed`; else they follow each other
   uint64_t seed = 0;
   bool time_first = false;  // arrays are (length, N)
+  LastBatch last_batch = LastBatch::kShort;
 };
 
 // Windows of a text: "data" and "softmax_label", int32 (N, length), the label one character further on. A sweep has as
-// many windows as the text has room for side by side; its last batch may be short.
+// many windows as the text has room for side by side.
 class TextIter : public DataIter {
  public:
-  // Throws DataError for a text without a window.
+  // Throws DataError for a text without a window, and as ArrayIter does of these.
   TextIter(TextPtr text, const TextIterOptions& options);
 
   std::vector<DataDesc> ProvideData() const override { return {Describe("data")}; }
@@ -80,6 +81,7 @@ class TextIter : public DataIter {
   double epoch_detail() const override { return windows_.epoch_detail(); }
   double previous_epoch_detail() const override { return windows_.previous_epoch_detail(); }
   bool is_new_epoch() const override { return windows_.is_new_epoch(); }
+  bool repeats() const override { return windows_.repeats(); }
 
   IterState SaveState() const override;
   void LoadState(const IterState& state) override;
