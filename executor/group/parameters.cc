@@ -164,7 +164,7 @@ void DataParallelExecutorGroup::CarryStates(const Binding& next) {
     const int axis = desc.BatchAxis();
     std::vector<Tensor>& pieces = states[i];
     if (axis < 0) {
-      if (pieces.size() != next.participants().size()) pieces.resize(1);
+      pieces.resize(1);
       continue;
     }
     if (!rest_.empty() && rest_[i].defined()) pieces.push_back(rest_[i]);
