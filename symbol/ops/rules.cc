@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -13,43 +15,50 @@ namespace bindery::rule {
 
 namespace {
 
-Value At(InferContext& c, int i) { return i < c.num_inputs() ? c.in(i) : c.out(i - c.num_inputs()); }
+// All inputs and outputs that the node has: places of the declaration may be empty, also before others.
+std::vector<Value> AllOf(InferContext& c) {
+  std::vector<Value> all;
+  const auto add = [&](int count, const auto& at) {
+    for (int place = 0; count > 0; ++place) {
+      const Value value = at(place);
+      if (!value.exists()) continue;
+      all.push_back(value);
+      --count;
+    }
+  };
+  add(c.num_inputs(), [&](int place) { return c.in(place); });
+  add(c.num_outputs(), [&](int place) { return c.out(place); });
+  return all;
+}
 
 // What is known goes into the first of which anything is, then from there into all: setting merges.
-template <class Of>
-void MergeShapes(int count, const Of& of) {
-  int first = 0;
-  while (first < count && !of(first).shape()) ++first;
-  if (first == count) return;
-  const Value target = of(first);
-  for (int i = first + 1; i < count; ++i) {
-    const Value value = of(i);
+void MergeShapes(std::span<const Value> all) {
+  const auto first = std::ranges::find_if(all, [](const Value& value) { return value.shape().has_value(); });
+  if (first == all.end()) return;
+  const Value& target = *first;
+  for (const Value& value : std::span(first + 1, all.end())) {
     if (!value.shape() || *value.shape() == *target.shape()) continue;
     value.Set(*target.shape());  // complains in the name of the later one
     target.Set(*value.shape());
   }
-  for (int i = 0; i < count; ++i) {
-    const Value value = of(i);
+  for (const Value& value : all) {
     if (value.shape() != target.shape()) value.Set(*target.shape());
   }
 }
 
-template <class Of>
-void MergeDTypes(int count, const Of& of) {
-  std::optional<DType> dtype;
-  for (int i = 0; i < count && !dtype; ++i) dtype = of(i).dtype();
-  for (int i = 0; i < count && dtype; ++i) of(i).SetDType(*dtype);
+void MergeDTypes(std::span<const Value> all) {
+  const auto first = std::ranges::find_if(all, [](const Value& value) { return value.dtype().has_value(); });
+  if (first == all.end()) return;
+  for (const Value& value : all) value.SetDType(*first->dtype());
 }
 
 }  // namespace
 
-void SameDTypes(InferContext& c) {
-  MergeDTypes(c.num_inputs() + c.num_outputs(), [&](int i) { return At(c, i); });
-}
+void SameDTypes(InferContext& c) { MergeDTypes(AllOf(c)); }
 
 void AllAlike(InferContext& c) {
   SameDTypes(c);
-  MergeShapes(c.num_inputs() + c.num_outputs(), [&](int i) { return At(c, i); });
+  MergeShapes(AllOf(c));
 }
 
 std::function<void(InferContext&)> Like(int input) {
@@ -64,13 +73,9 @@ void LikeEach(InferContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) c.in(i).Carry(c.out(0));
 }
 
-void SameShape(std::initializer_list<Value> values) {
-  MergeShapes(static_cast<int>(values.size()), [&](int i) { return values.begin()[i]; });
-}
+void SameShape(std::initializer_list<Value> values) { MergeShapes({values.begin(), values.size()}); }
 
-void SameDType(std::initializer_list<Value> values) {
-  MergeDTypes(static_cast<int>(values.size()), [&](int i) { return values.begin()[i]; });
-}
+void SameDType(std::initializer_list<Value> values) { MergeDTypes({values.begin(), values.size()}); }
 
 void ExpectFloat(Value value) {
   if (value.dtype() && !IsFloat(*value.dtype()))

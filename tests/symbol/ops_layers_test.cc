@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "symbol/gradient.h"
+#include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
+#include "symbol/ops/fusions.h"
 #include "tests/symbol/op_rules.h"
 #include "tests/symbol/test_ops.h"
 
@@ -190,6 +193,17 @@ TEST(Convolution, AttributeErrors) {
 }
 
 // Output extents of both ways to round and of all ways to pad, each side told.
+// The addend is behind a bias that may be absent.
+TEST(ConvolutionAdd, TakesOneType) {
+  const ConvolutionAttrs attrs{.num_filter = 2, .kernel = {1, 1}, .no_bias = true};
+  const Graph graph =
+      Graph::Of(Apply(ConvolutionAddOp(), attrs, {Variable("x"), Variable("w"), Variable("addend")}, "y"));
+  const auto types = [&](const DTypeMap& dtypes) { return InferTypes(graph, ShapeMap{{"x", {1, 3, 2, 2}}}, dtypes); };
+  const NodeTypes known = types({{"x", DType::kFloat64}});
+  for (const std::vector<ValueType>& node : known) EXPECT_EQ(node[0].dtype, DType::kFloat64);
+  EXPECT_THROW(types({{"x", DType::kFloat64}, {"addend", DType::kFloat32}}), ShapeError);
+}
+
 TEST(Pooling, Windows) {
   const auto window = [](int64_t size, PoolingAttrs attrs) {
     EXPECT_EQ(InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[1], (Shape{1}));  // the state
