@@ -83,9 +83,9 @@ void WriteImage(const std::string& folder, const std::string& name, const std::s
 
 // For ever.
 Image Keep(const std::string& image) {
-  auto& words = *new std::vector<unsigned long long>(image.size() / sizeof(unsigned long long) + 1);
-  std::memcpy(words.data(), image.data(), image.size());
-  return words.data();
+  auto* const words = new unsigned long long[image.size() / sizeof(unsigned long long) + 1]();
+  std::memcpy(words, image.data(), image.size());
+  return words;
 }
 
 struct Compiled {
