@@ -92,10 +92,10 @@ class Launches {
 Kernel OwnKernel(const KernelSpec& spec, std::function<void(Launches&)> bind, const char* implementation = "own");
 // The operator's pairs that may share memory: of one type, or at least of elements of one size.
 std::vector<InplacePair> PairsOfOneSize(const KernelSpec& spec);
-// The same row of a kernel that computes with floats alone.
+// The same row of a kernel that computes with floats alone: it declines others, as its first input or as its output.
 template <KernelMaker kMake>
 MaybeKernel OfFloats(const KernelSpec& spec) {
-  return IsFloat(spec.outputs[0].dtype) ? kMake(spec) : std::nullopt;
+  return IsFloat(spec.inputs[0].dtype) && IsFloat(spec.outputs[0].dtype) ? kMake(spec) : std::nullopt;
 }
 Format StateFormat(int64_t bytes);
 bool IsState(const Format& format);

@@ -156,8 +156,8 @@ constexpr KernelEntry kEntries[] = {
     {"SoftmaxOutput", OfFloats<MakeSoftmaxOutput>},
     {"SoftmaxOutputGrad", OfFloats<MakeSoftmaxOutputGrad>},
     {"SVMOutputGrad", OfFloats<MakeSVMOutputGrad>},
-    {"MakeLossGrad", OfFloats<MakeMakeLossGrad>},
-    {"LossScale", OfFloats<MakeLossScale>},
+    {"MakeLossGrad", MakeMakeLossGrad},
+    {"LossScale", MakeLossScale},
     {"CrossEntropy", OfFloats<MakeCrossEntropy>},
     {"CrossEntropyGrad", OfFloats<MakeCrossEntropyGrad>},
 };
