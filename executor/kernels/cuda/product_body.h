@@ -87,18 +87,25 @@ __device__ Value Activated(int function, Value x) {
   return x;
 }
 
+// Elements as what is computed with: of integers, `numbers`, in double, saturated when they are written.
+template <class Value>
+__device__ Value Read(const Source& source, int64_t i, bool numbers) {
+  return numbers ? static_cast<Value>(Number(source, i)) : Element<Value>(source, i);
+}
+template <class Value>
+__device__ void Write(const Target& target, int64_t i, Value value, bool numbers) {
+  numbers ? Put(target.data, target.dtype, i, value) : PutWrapped(target.data, target.dtype, i, value);
+}
+
 // An element of a product, which is whole: what is beyond the sum, and to memory.
 template <class Value>
 __device__ void PutProduct(const ProductArgs& args, int64_t begin, int64_t product, int64_t row, int64_t column,
                            Value y) {
   const int64_t at = begin + PlaceIn(args.c, args.slide, row, column);
-  const auto element = [&](const Source& source, int64_t i) {
-    return args.numbers ? static_cast<Value>(Number(source, i)) : Element<Value>(source, i);
-  };
-  if (args.bias.data) y += element(args.bias, args.bias_by_row ? product * args.m + row : column);
-  if (args.addend.data) y += element(args.addend, at);
+  if (args.bias.data) y += Read<Value>(args.bias, args.bias_by_row ? product * args.m + row : column, args.numbers);
+  if (args.addend.data) y += Read<Value>(args.addend, at, args.numbers);
   if (args.activation >= 0) y = Activated(args.activation, y);
-  args.numbers ? Put(args.out.data, args.out.dtype, at, y) : PutWrapped(args.out.data, args.out.dtype, at, y);
+  Write(args.out, at, y, args.numbers);
 }
 
 template <class Value, class Block>
@@ -131,10 +138,7 @@ __device__ void Multiply(const Block& block, const ProductArgs& args) {
             if (k < steps && from + i < to) {
               const int64_t at = down_is_k ? PlaceIn(matrix, args.slide, k0 + k, from + i)
                                            : PlaceIn(matrix, args.slide, from + i, k0 + k);
-              if (at >= 0) {
-                value = args.numbers ? static_cast<Value>(Number(matrix.source, offset + at))
-                                     : Element<Value>(matrix.source, offset + at);
-              }
+              if (at >= 0) value = Read<Value>(matrix.source, offset + at, args.numbers);
             }
             tile_of[k][i] = value;
           }
@@ -265,26 +269,25 @@ __device__ void MaxPool(const Block& block, const PoolArgs& args) {
   });
 }
 
-// Sums by runs, as JoinRuns. Of integers in double.
+// Sums by runs, as JoinRuns.
 template <class Value, class Block>
-__device__ void AveragePool(const Block& block, const PoolArgs& args, bool numbers) {
+__device__ void AveragePool(const Block& block, const PoolArgs& args) {
   constexpr int kRun = 128;
   const Slide& s = args.slide;
+  const bool numbers = !IsFloating(args.out.dtype);
   ForAll(block, args.n, [&](int64_t i) {
     const int64_t plane = s.per_outputs.Of(i);
     const Extents window = WindowAt(args, i - plane * s.outputs);
     Value sum = 0, run = 0;
     int count = 0;
     ForWindow(s, window, [&](int64_t at) {
-      const int64_t from = plane * s.inputs + at;
-      run += numbers ? static_cast<Value>(Number(args.in, from)) : Element<Value>(args.in, from);
+      run += Read<Value>(args.in, plane * s.inputs + at, numbers);
       if (++count < kRun) return;
       sum += run;
       run = 0;
       count = 0;
     });
-    const Value y = (sum + run) / DivisorOf<Value>(args, window);
-    numbers ? Put(args.out.data, args.out.dtype, i, y) : PutWrapped(args.out.data, args.out.dtype, i, y);
+    Write(args.out, i, (sum + run) / DivisorOf<Value>(args, window), numbers);
   });
 }
 
@@ -293,9 +296,9 @@ __device__ void Run(const Block& block, const PoolArgs& args) {
   const Slide& s = args.slide;
   const DType dtype = args.out.dtype;
   if (!args.grad && args.max) return ForValues(dtype, [&]<class Value>() { MaxPool<Value>(block, args); });
-  if (!args.grad && !IsFloating(dtype)) return AveragePool<double>(block, args, true);
+  if (!args.grad && !IsFloating(dtype)) return AveragePool<double>(block, args);
   ForFloats(dtype, [&]<class Value>() {
-    if (!args.grad) return AveragePool<Value>(block, args, false);
+    if (!args.grad) return AveragePool<Value>(block, args);
     ForAll(block, args.n, [&](int64_t i) {
       // All windows that the element is in, by their taps, last first: so outputs come in their order.
       const int64_t plane = s.per_inputs.Of(i), at = i - plane * s.inputs;

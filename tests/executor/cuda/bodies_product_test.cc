@@ -63,45 +63,35 @@ TEST(CudaProductBodiesTest, Matrices) {
   }
 }
 
+// f(x w^T + bias), of x (m, k) and w (n, k).
+void ExpectFullyConnected(const HostTensor& x, const HostTensor& w, const HostTensor& bias, ActivationType f) {
+  const int64_t m = x.shape()[0], k = x.shape()[1], n = w.shape()[0];
+  ExpectProduct({.m = m,
+                 .n = n,
+                 .k = k,
+                 .a = MatrixOf(x, m, k, false),
+                 .b = MatrixOf(w, k, n, true),
+                 .c = {.row_stride = n},
+                 .bias = From(bias),
+                 .activation = static_cast<int32_t>(f) - 1},
+                Reference(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = n, .activation = f}, {x, w, bias})[0]);
+}
+
 // With all that is beyond the sum.
 TEST(CudaProductBodiesTest, Integers) {
-  constexpr int64_t kM = 5, kN = 9, kK = 20;
   for (const DType dtype : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt64}) {
     const int low = dtype == DType::kUInt64 ? 0 : -2;
-    const HostTensor x = Integers({kM, kK}, low, 2).Cast(dtype), w = Integers({kN, kK}, low, 2).Cast(dtype);
-    const HostTensor bias = Integers({kN}, low, 9).Cast(dtype);
-    ExpectProduct(
-        {.m = kM,
-         .n = kN,
-         .k = kK,
-         .a = MatrixOf(x, kM, kK, false),
-         .b = MatrixOf(w, kK, kN, true),
-         .c = {.row_stride = kN},
-         .bias = From(bias),
-         .activation = static_cast<int32_t>(ActivationType::kRelu) - 1},
-        Reference(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = kN, .activation = ActivationType::kRelu},
-                  {x, w, bias})[0]);
+    ExpectFullyConnected(Integers({5, 20}, low, 2).Cast(dtype), Integers({9, 20}, low, 2).Cast(dtype),
+                         Integers({9}, low, 9).Cast(dtype), ActivationType::kRelu);
   }
 }
 
 TEST(CudaProductBodiesTest, SpecialNumbersBiasAndActivation) {
-  constexpr int64_t kM = 5, kN = 9, kK = 20;
   for (const DType dtype : kFloats) {
-    HostTensor x = Uniform({kM, kK}).Cast(dtype);
-    const HostTensor w = Uniform({kN, kK}).Cast(dtype), bias = Uniform({kN}).Cast(dtype);
+    HostTensor x = Uniform({5, 20}).Cast(dtype);
     x.Set(3, NAN);
-    x.Set(kK + 5, INFINITY);
-    ExpectProduct(
-        {.m = kM,
-         .n = kN,
-         .k = kK,
-         .a = MatrixOf(x, kM, kK, false),
-         .b = MatrixOf(w, kK, kN, true),
-         .c = {.row_stride = kN},
-         .bias = From(bias),
-         .activation = static_cast<int32_t>(ActivationType::kSoftSign) - 1},
-        Reference(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = kN, .activation = ActivationType::kSoftSign},
-                  {x, w, bias})[0]);
+    x.Set(20 + 5, INFINITY);
+    ExpectFullyConnected(x, Uniform({9, 20}).Cast(dtype), Uniform({9}).Cast(dtype), ActivationType::kSoftSign);
   }
 }
 
