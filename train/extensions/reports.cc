@@ -140,9 +140,8 @@ class LogFile {
 
   std::string path_;
   double bytes_ = 0;
-  std::string
-      first_;         // mark of the first line; empty: there is none, or a checkpoint of an earlier version did not say
-  bool cut_ = false;  // to these bytes
+  std::string first_;  // mark of the first line; empty: there is none, or an earlier version's checkpoint has none
+  bool cut_ = false;   // to these bytes
 };
 
 }  // namespace

@@ -26,8 +26,8 @@ class PackedFile {
   struct Limits {
     size_t points = 256, idle = 16;
   };
-  static Limits LimitsOf(
-      size_t files);  // of each of so many: together what 32 keep, but at least 8 points and one place each
+  // Of each of so many files: together what 32 keep, but at least 8 points and one place each.
+  static Limits LimitsOf(size_t files);
 
   explicit PackedFile(const RecordFile* file, const Limits& limits = LimitsOf(1));  // which must outlive it
   ~PackedFile();
