@@ -3,8 +3,7 @@
 # requests a second and latencies at 1, 8 and 64 clients, in turns, each answer checked. Then overload, and a long run in
 # which the server's memory must not grow.
 #
-# Builds what it needs of Bindery. ONNX Runtime's library is that of the wheel for Python, in the environment of the
-# interpreter that PYTHON names, or is installed into an environment of its own in the user's cache folder.
+# Builds what it needs of Bindery. ONNX Runtime's library is that of the wheel for Python: tools/python.sh.
 set -euo pipefail
 
 usage() {
@@ -40,13 +39,8 @@ while [ $# -gt 0 ]; do
 done
 [[ $seconds$rounds$endurance =~ ^[0-9]+$ && $clients =~ ^[0-9,]+$ ]] || { usage >&2 && exit 2; }
 
-environment=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/bindery-onnxruntime
-python=${PYTHON:-$environment/bin/python}
-if [ -z "${PYTHON:-}" ] && ! "$python" -c 'import onnxruntime' 2>/dev/null; then
-  echo "compare: installing onnxruntime into $environment" >&2
-  [ -x "$environment/bin/python" ] || python3 -m venv "$environment"
-  "$python" -m pip install --quiet onnxruntime >&2
-fi
+source "$root/tools/python.sh"
+find_python onnxruntime
 library=$("$python" -c 'import glob, os, onnxruntime
 print(glob.glob(os.path.join(os.path.dirname(onnxruntime.__file__), "capi", "libonnxruntime.so*"))[0])')
 if [ -z "${BINDERY_TEST_BIN:-}" ]; then # a folder like bazel-bin

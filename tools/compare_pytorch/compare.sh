@@ -4,11 +4,11 @@
 # in mixed precision with bfloat16, which is autocast there, to 4e-3 and 2e-2; fails otherwise. Step times, measured in
 # turns, are for orientation. Options: --help.
 #
-# Builds what it needs of Bindery. PyTorch comes from an environment of its own: environment.sh.
+# Builds what it needs of Bindery. PyTorch: tools/python.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-source "$root/tools/compare_pytorch/environment.sh"
-find_python compare numpy torch
+source "$root/tools/python.sh"
+find_python pytorch
 "$root/tools/setup.sh"
 (cd "$root" && tools/bazel build //tools:compare_pytorch)
 exec "$python" -B "$root/tools/compare_pytorch/compare.py" --program "$root/bazel-bin/tools/compare_pytorch" "$@"

@@ -3,11 +3,11 @@
 # float64; outputs, and gradients that are written and that are added. Prints a line for each operator with the worst
 # relative error, and how to repeat what fails. With --time it measures instead, at three sizes. Options: --help.
 #
-# Builds what it needs of Bindery. PyTorch comes from an environment of its own: environment.sh.
+# Builds what it needs of Bindery. PyTorch: tools/python.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-source "$root/tools/compare_pytorch/environment.sh"
-find_python operators numpy torch
+source "$root/tools/python.sh"
+find_python pytorch
 "$root/tools/setup.sh"
 (cd "$root" && tools/bazel build //tools:compare_operators)
 exec "$python" -B "$root/tools/compare_pytorch/operators/compare.py" --program "$root/bazel-bin/tools/compare_operators" "$@"

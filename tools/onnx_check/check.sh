@@ -4,12 +4,11 @@
 # one and on two devices, to 1e-3 (the first to 1e-5); all relative. Networks: tools/onnx_check/networks.py. Then ONNX
 # Runtime computes every model of the zoo, to 1e-5. Names as arguments choose some; "zoo" is all of the latter.
 #
-# Builds what it needs of Bindery. PyTorch, onnx, onnxscript and ONNX Runtime come from an environment of their own:
-# tools/compare_pytorch/environment.sh.
+# Builds what it needs of Bindery. PyTorch, and onnx, onnxscript and ONNX Runtime beside it: tools/python.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-source "$root/tools/compare_pytorch/environment.sh"
-find_python check numpy onnx onnxruntime onnxscript torch
+source "$root/tools/python.sh"
+find_python pytorch onnx onnxruntime onnxscript
 "$root/tools/setup.sh"
 (cd "$root" && tools/bazel build //tools:onnx_check)
 exec "$python" -B "$root/tools/onnx_check/check.py" --program "$root/bazel-bin/tools/onnx_check" "$@"
