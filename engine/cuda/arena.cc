@@ -54,6 +54,7 @@ class CudaArena final : public Arena {
     const Mapping mapping{mapped_, static_cast<size_t>(RoundUp(end, granularity_) - mapped_)};
     mappings_.reserve(mappings_.size() + 1);
     const Gpu::Scope scope(gpu_);
+    gpu_.FinishFrees();
     const CUresult result = Map(mapping);
     if (result != CUDA_SUCCESS) return TextOf(gpu_.api, result);
     mappings_.push_back(mapping);

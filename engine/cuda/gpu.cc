@@ -200,6 +200,11 @@ void Gpu::Free(void* memory) noexcept {
   api.mem_free_async(reinterpret_cast<CUdeviceptr>(memory), memory_stream_);  // a lost GPU's memory is lost
 }
 
+void Gpu::FinishFrees() const {
+  const Scope scope(*this);
+  Check(api.stream_synchronize(memory_stream_), "cuStreamSynchronize");
+}
+
 void* Gpu::AllocateHost(int64_t bytes) {
   const Scope scope(*this);
   void* memory = nullptr;

@@ -81,6 +81,7 @@ class Gpu {
   // device.
   void* Allocate(int64_t bytes);
   void Free(void* memory) noexcept;
+  void FinishFrees() const;           // until then only Allocate gets the memory that was freed
   void* AllocateHost(int64_t bytes);  // which all GPUs can copy from and to
   void FreeHost(void* memory) noexcept;
   // By the stream of memory, and over when it returns; `host` is of AllocateHost.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/backend.h"
 #include "engine/cpu/pages.h"
+#include "engine/memory/storage.h"
 
 namespace bindery {
 
@@ -30,7 +31,12 @@ void Arena::Grow(int64_t bytes, int threads) {
   }
   int64_t target = RoundUp(bytes, granule_);
   if (limit_ > 0 && target > limit_) target = std::min(target, RoundUp(bytes, PageBytes()));
-  if (const std::string reason = Commit(committed_, target, threads); !reason.empty()) fail(reason);
+  std::string reason = Commit(committed_, target, threads);
+  if (!reason.empty()) {  // but for what the pool holds, perhaps
+    DefaultStorage()->ReleasePool();
+    reason = Commit(committed_, target, threads);
+  }
+  if (!reason.empty()) fail(reason);
   committed_ = target;
 }
 

@@ -26,7 +26,8 @@ class Arena {
   virtual ~Arena() = default;
 
   // Makes at least `bytes` usable: committed, touched, zero at first use. Never shrinks. `threads` touch the new pages.
-  // Throws DeviceError when memory is short; what was usable before stays so.
+  // Throws DeviceError when memory is short, also without what DefaultStorage keeps for reuse; what was usable before
+  // stays so.
   void Grow(int64_t bytes, int threads = 1);
   char* base() const { return base_; }  // a device address: page aligned, constant
   int64_t committed() const { return committed_; }

@@ -297,10 +297,14 @@ TEST(CudaMemoryTest, ArenasGrowInPlaceAndBeginWithZeros) {
     EXPECT_EQ(look((2 << 20) - 50), HostTensor(DType::kUInt8, {100}));  // across the border of two mappings
     fake::SetMemoryLimit(0, 1 << 20);
     EXPECT_THROW(arena->Grow(100 << 20), DeviceError);
+    fake::SetMemoryLimit(0, 24 << 20);
+    DefaultStorage()->Allocate(Cuda(0), 10 << 20);
+    EXPECT_NO_THROW(arena->Grow(16 << 20));  // with what was kept of that
+    EXPECT_EQ(look((16 << 20) - 100), HostTensor(DType::kUInt8, {100}));
     fake::SetMemoryLimit(0, 0);
-    EXPECT_GE(arena->committed(), 5 << 20);
-    arena->SetLimit(6 << 20);
-    EXPECT_THROW(arena->Grow(7 << 20), DeviceError);
+    EXPECT_GE(arena->committed(), 16 << 20);
+    arena->SetLimit(18 << 20);
+    EXPECT_THROW(arena->Grow(19 << 20), DeviceError);
     EXPECT_EQ(arena->base(), base);
   }
   DefaultStorage()->ReleasePool();
