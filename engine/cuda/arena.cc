@@ -58,8 +58,8 @@ class CudaArena final : public Arena {
     const CUresult result = Map(mapping);
     if (result != CUDA_SUCCESS) return TextOf(gpu_.api, result);
     mappings_.push_back(mapping);
-    mapped_ += static_cast<int64_t>(mapping.bytes);
     gpu_.Zero(base_ + mapping.begin, static_cast<int64_t>(mapping.bytes));
+    mapped_ += static_cast<int64_t>(mapping.bytes);
     return "";
   }
 
