@@ -21,9 +21,10 @@ namespace bindery {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-// Below this a shortage shows as a failed call at worst; above it one look at the system's figures costs nothing beside
-// touching the pages, and spares the process the kernel's out-of-memory killer.
-constexpr int64_t kAskFirstBytes = int64_t{16} << 20;
+// Committed between two looks at the system's figures, which cost nothing beside touching the pages, and spare the
+// process the kernel's out-of-memory killer.
+constexpr int64_t kBetweenLooks = int64_t{16} << 20;
+std::atomic<int64_t> since_look = 0;
 
 // "max", absent or not a number: kUnlimited.
 int64_t NumberIn(const std::string& path) {
@@ -109,10 +110,11 @@ int64_t PageBytes() {
 
 char* ReservePages(int64_t bytes) {
   if (bytes > kUnlimited - kHugePageBytes) return nullptr;
-  void* const memory =
-      mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int64_t spare = bytes < kHugePageBytes ? 0 : kHugePageBytes;
+  void* const memory = mmap(nullptr, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   char* const mapped = static_cast<char*>(memory);
+  if (spare == 0) return mapped;
   const int64_t before = -reinterpret_cast<uintptr_t>(mapped) & (kHugePageBytes - 1);
   if (before > 0) munmap(mapped, before);
   if (before < kHugePageBytes) munmap(mapped + before + bytes, kHugePageBytes - before);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,6 +70,19 @@ TEST(StorageTest, WastesAtMostAnEighth) {
     EXPECT_GE(storage->Stats(Cpu(0)).in_use, bytes);
     EXPECT_LE(storage->Stats(Cpu(0)).in_use, bytes + bytes / 8 + 64);
   }
+}
+
+// Of which a process may have 65530.
+TEST(StorageTest, ThousandsOfPiecesAreFewMappings) {
+  const auto storage = MakeStorage();
+  const auto mappings = [] {
+    std::ifstream file("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  const int64_t before = mappings();
+  std::vector<std::shared_ptr<Chunk>> chunks;
+  for (int i = 0; i < 500; ++i) chunks.push_back(storage->Allocate(Cpu(0), 64 << 10));
+  EXPECT_LT(mappings() - before, 100);
 }
 
 TEST(StorageTest, LimitCountsThePoolAndReleasesItFirst) {
