@@ -3,8 +3,8 @@
 // Every variable has a queue of pending accesses in push order, shared ones (reads) and exclusive ones (writes and
 // updates). An access is *granted* when nothing that excludes it is ahead of it: a shared one when no exclusive access
 // is ahead, an exclusive one when it is at the head. So the granted accesses of a variable are always the head alone,
-// or a run of shared ones from the head on. A finished access leaves the queue; if it was the head, whoever is now at
-// the front is granted. A *claim* is a set of accesses, at most one per variable; it may go ahead when all are granted.
+// or a run of shared ones from the head on. An access leaves the queue when it is finished, or when a thread gives up
+// waiting for it; whoever nothing excludes any more is granted. A *claim* is a set of accesses, at most one per variable; it may go ahead when all are granted.
 // Claims are entered whole, under one lock, so all queues agree on one order and nothing can wait in a circle.
 //
 // Records are intrusive and belong to the claim: nothing here allocates. Not thread safe: the engine's mutex protects
@@ -48,16 +48,17 @@ inline bool Enter(Claim& claim, std::span<PendingAccess> accesses) {
   return claim.missing == 0;
 }
 
-// Takes a finished access out of its queue; calls ready(claim) for every claim that may go ahead now. `ready` may take
-// an exclusive access that was just granted out again.
+// Takes an access that is finished or given up out of its queue; calls ready(claim) for every claim that may go ahead
+// now. `ready` may take an exclusive access that was just granted out again.
 template <class Ready>
 void Leave(PendingAccess& access, const Ready& ready) {
   Var& var = *access.var;
   PendingAccess* head = access.next;
   (head ? head->previous : var.last) = access.previous;
   (access.previous ? access.previous->next : var.first) = head;
-  if (access.previous) return;  // a reader among readers
   const bool alone = head && head->exclusive;
+  // Behind others, shared ones go ahead where a waiter gave up that stood between them and such as are granted.
+  if (access.previous && (alone || access.previous->exclusive || !access.previous->granted)) return;
   while (head && !head->granted) {
     PendingAccess* next = head->next;
     head->granted = true;

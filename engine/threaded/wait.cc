@@ -50,7 +50,7 @@ void ThreadedState::Wait(const VarPtr& var, bool tell) {
     auto lock = Lock();
     std::string hang;
     if (!Block(lock, done, tell ? &hang : nullptr)) {
-      Leave(waiter.access, [](Claim&) {});  // it was not granted: nobody can go ahead by that
+      Leave(waiter.access, [this](Claim& claim) { GoAhead(claim); });
       lock.unlock();
       throw HangError(hang);
     }

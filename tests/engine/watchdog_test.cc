@@ -109,6 +109,30 @@ TEST_F(WatchdogTest, WhoGivesUpLeavesTheOthersInTheirOrder) {
   EXPECT_EQ(log_.size(), 1u);
 }
 
+// Those that wait for nobody but for whoever gave up.
+TEST_F(WatchdogTest, WhoGivesUpLetsReadersGoAhead) {
+  const VarPtr var = engine_->NewVar();
+  const auto push_reader = [&](Device device, std::function<void()> run) {
+    engine_->Push({.name = "read", .device = device, .reads = {var}, .run = [run](const OpContext&) { run(); }});
+  };
+  std::atomic<bool> begun{false};
+  push_reader(Cpu(1), [&] {
+    begun = true;
+    while (!go_) std::this_thread::yield();
+  });
+  std::thread waiter([&] { EXPECT_THROW(engine_->Wait(var), HangError); });
+  const auto count = [&] { ++count_; };
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(kLimit / 4));
+  push_reader(Cpu(2), count);  // behind the waiter, most likely
+  waiter.join();
+  push_reader(Cpu(3), count);
+  for (int i = 0; i < 4000 && count_ < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(count_, 2);
+  go_ = true;
+  engine_->WaitAll();
+}
+
 TEST_F(WatchdogTest, WhatMovesDoesNotHang) {
   const VarPtr var = engine_->NewVar();
   std::atomic<int> step{0};
