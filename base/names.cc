@@ -12,18 +12,20 @@ constexpr size_t kMaxLength = 256;  // a file's names may be of any length; the 
 constexpr size_t kMaxListed = 20;
 
 // Levenshtein's distance, one row of its table at a time: row[j] = distance of the first i characters of `a` to the
-// first j of `b`.
-size_t EditDistance(std::string_view a, std::string_view b) {
+// first j of `b`. One of `enough` or more may be given as `enough`: most pairs of names show that in a few rows.
+size_t EditDistance(std::string_view a, std::string_view b, size_t enough) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    size_t diagonal = row[0], least = i;
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
       const size_t substitution = diagonal + (a[i - 1] != b[j - 1]);
       diagonal = row[j];
       row[j] = std::min({substitution, row[j] + 1, row[j - 1] + 1});
+      least = std::min(least, row[j]);
     }
+    if (least >= enough) return enough;
   }
   return row.back();
 }
@@ -38,7 +40,7 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
   for (const std::string& candidate : candidates) {
     const size_t longer = std::max(name.size(), candidate.size());
     if (longer - std::min(name.size(), candidate.size()) > limit) continue;
-    const size_t distance = EditDistance(name, candidate);
+    const size_t distance = EditDistance(name, candidate, nearest_distance);
     if (distance < nearest_distance && distance < longer) {
       nearest = &candidate;
       nearest_distance = distance;

@@ -118,7 +118,7 @@ Model ModelOf(const Symbol& symbol, Weights weights, const std::string& source) 
     } else if (std::ranges::find(arguments, name) != arguments.end()) {
       model.params.emplace(name, std::move(tensor));
     } else {
-      const std::string nearest = NearestName(name, all);
+      const std::string nearest = misfits.size() < kMostListed ? NearestName(name, all) : "";
       misfits.push_back(
           fmt::format("\"{}\"{}", name, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest)));
     }
