@@ -97,11 +97,14 @@ void Tensor::CopyFrom(const Tensor& source, int priority) const {
   CheckDefined("CopyFrom");
   source.CheckDefined("CopyFrom");
   CheckShape(source.shape());
-  const bool together = ShareMemory(source.device_, device_);
-  if (!together && source.dtype_ != dtype_) {  // cast where it is, then copy
-    const Tensor cast(engine_, source.device_, dtype_, shape_);
-    cast.CopyFrom(source, priority);
-    return CopyFrom(cast, priority);
+  const bool together = ShareMemory(source.device_, device_), casts = source.dtype_ != dtype_;
+  const char *const in = static_cast<const char*>(source.data_), *const out = static_cast<const char*>(data_);
+  // Accelerators promise nothing of copies between ranges that meet.
+  const bool meet = together && !HostAddressable(device_) && in < out + bytes() && out < in + source.bytes();
+  if (together ? meet && (in != out || casts) : casts) {  // to a tensor beside the source, then from that
+    const Tensor between(engine_, source.device_, dtype_, shape_);
+    between.CopyFrom(source, priority);
+    return CopyFrom(between, priority);
   }
   Write(
       "copy", {source.var()},

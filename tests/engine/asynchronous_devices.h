@@ -56,6 +56,20 @@ class AsynchronousDevices {
     }
   }
 
+  // As a window that moves on: forwards and backwards, by whatever part.
+  void ExpectCopiesBetweenViewsThatMeet(Device device) {
+    HostTensor values(DType::kInt32, {40});
+    for (int64_t i = 0; i < 40; ++i) values.Set(i, static_cast<double>(i));
+    for (const auto& [from, to] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 0}, {0, 13}, {20, 3}, {5, 5}}) {
+      const Tensor tensor = New(values, device);
+      tensor.Slice(to, to + 20).CopyFrom(tensor.Slice(from, from + 20));
+      const HostTensor after = tensor.ToHost();
+      for (int64_t i = 0; i < 40; ++i) {
+        EXPECT_EQ(after.At(i), static_cast<double>(i >= to && i < to + 20 ? i - to + from : i)) << from << " to " << to;
+      }
+    }
+  }
+
   void ExpectOrderWhateverTheDelays(Device first, Device last) {
     for (uint64_t seed = 0; seed < 10; ++seed) {
       sim::SetDelays(seed, 300);

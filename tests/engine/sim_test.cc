@@ -47,6 +47,8 @@ TEST_P(SimTest, CopiesCastsAndFillsBetweenAllKinds) {
   ExpectCopiesCastsAndFills({Cpu(0), Sim(0)}, {Cpu(1), Sim(0), Sim(1)});
 }
 
+TEST_P(SimTest, CopiesBetweenViewsThatMeet) { ExpectCopiesBetweenViewsThatMeet(Sim(0)); }
+
 TEST_P(SimTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) { ExpectOrderWhateverTheDelays(Sim(0), Sim(1)); }
 
 TEST_P(SimTest, AFailureThatShowsLaterTravelsAndLeavesWhatIsUpdatedUntouched) {

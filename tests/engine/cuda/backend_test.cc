@@ -57,6 +57,8 @@ TEST_P(CudaTest, CopiesCastsAndFillsBetweenAllKinds) {
   ExpectCopiesCastsAndFills({Cpu(0), Cuda(0)}, {Cpu(1), Cuda(0), Cuda(1), Cuda(fake::kLonelyGpu)});
 }
 
+TEST_P(CudaTest, CopiesBetweenViewsThatMeet) { ExpectCopiesBetweenViewsThatMeet(Cuda(0)); }
+
 TEST_P(CudaTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) {
   ExpectOrderWhateverTheDelays(Cuda(0), Cuda(1));
 }

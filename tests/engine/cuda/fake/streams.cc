@@ -16,6 +16,9 @@ CUresult Copy(const char* call, CUstream handle, size_t bytes, CUdeviceptr sourc
               const From& from, const To& to) {
   return OnCapturingStream(call, handle, [&](FakeStream& stream) {
     FakeGpu& gpu = stream.gpu;
+    if (source_address < target_address + bytes && target_address < source_address + bytes) {
+      Violation(fmt::format("{} between ranges that meet", call));
+    }
     stream.Enqueue({[&gpu, bytes, from, to] {
                       const char* const source = from(gpu);
                       char* const target = to(gpu);
