@@ -93,8 +93,10 @@ class Pools {
     if (!piece) {
       --pieces.total;
       if (error) std::rethrow_exception(error);
-      Throw<DeviceError>("{}: cannot allocate {} bytes: out of memory; {} in use, the system has {} available",
-                         place.device, bytes, pool.stats.in_use, AvailableMemory());
+      const bool of_host = place.kind == MemoryKind::kStaging || HostAddressable(place.device);
+      Throw<DeviceError>("{}: cannot allocate {} bytes: out of memory; {} in use by tensors{}", place.device, bytes,
+                         pool.stats.in_use,
+                         of_host ? fmt::format(", the system has {} available", AvailableMemory()) : "");
     }
     CountOut(pool.stats, size);
     return piece;
