@@ -11,11 +11,13 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/checked.h"
+#include "base/split_text.h"
 
 namespace bindery {
 namespace {
@@ -45,28 +47,20 @@ int64_t NumberAfter(const std::string& path, const std::string& key) {
   return kUnlimited;
 }
 
-// What a group of processes (a folder of cgroup v2) may still take.
-int64_t AvailableInControlGroup(const std::string& folder) {
-  const int64_t limit = NumberIn(folder + "/memory.max"), used = NumberIn(folder + "/memory.current");
-  if (limit == kUnlimited || used == kUnlimited) return kUnlimited;
-  const int64_t cache = NumberAfter(folder + "/memory.stat", "inactive_file");  // given up when memory is wanted
-  return std::max<int64_t>(limit - used + (cache == kUnlimited ? 0 : cache), 0);
-}
+// A hierarchy of groups of processes: where it is mounted, and its folders' files.
+struct ControlGroups {
+  std::string root;
+  const char *limit, *used;
+  const char* cache;  // in memory.stat: what is given up when memory is wanted
+};
 
-// The least of this process' group and the groups around it.
-int64_t AvailableInControlGroups() {
-  const std::string root = "/sys/fs/cgroup";
-  std::string line, group;
-  std::ifstream groups("/proc/self/cgroup");
-  while (std::getline(groups, line)) {
-    if (line.rfind("0::/", 0) == 0) group = line.substr(3);
-  }
-  int64_t available = AvailableInControlGroup(root);
-  while (group.size() > 1) {
-    available = std::min(available, AvailableInControlGroup(root + group));
-    group.resize(group.rfind('/'));
-  }
-  return available;
+// What a group (a folder) may still take.
+int64_t AvailableInControlGroup(const ControlGroups& groups, const std::string& group) {
+  const std::string folder = groups.root + group + '/';
+  const int64_t limit = NumberIn(folder + groups.limit), used = NumberIn(folder + groups.used);
+  if (limit == kUnlimited || used == kUnlimited) return kUnlimited;
+  const int64_t cache = NumberAfter(folder + "memory.stat", groups.cache);
+  return std::max<int64_t>(limit - used + (cache == kUnlimited ? 0 : cache), 0);
 }
 
 bool Touch(char* begin, int64_t bytes) {
@@ -147,10 +141,27 @@ int64_t AvailableAddressSpace() {
   return pages == kUnlimited ? allowed : std::max<int64_t>(allowed - pages * PageBytes(), 0);
 }
 
+int64_t AvailableInControlGroups(const std::string& root, const std::string& own) {
+  const ControlGroups v1{root + "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+  const ControlGroups v2{root, "memory.max", "memory.current", "inactive_file"};
+  int64_t available = std::min(AvailableInControlGroup(v1, ""), AvailableInControlGroup(v2, ""));
+  std::ifstream lines(own);
+  for (std::string line; std::getline(lines, line);) {  // "4:cpu,memory:/a/group" of v1, "0::/a/group" of v2
+    const std::vector<std::string_view> parts = SplitText(line, ':');
+    if (parts.size() < 3 || !parts[2].starts_with('/')) continue;
+    const bool is_v1 = std::ranges::count(SplitText(parts[1], ','), "memory") > 0;
+    if (!is_v1 && !line.starts_with("0::")) continue;
+    for (std::string group = line.substr(line.find('/')); group.size() > 1; group.resize(group.rfind('/'))) {
+      available = std::min(available, AvailableInControlGroup(is_v1 ? v1 : v2, group));
+    }
+  }
+  return available;
+}
+
 int64_t AvailableMemory() {
   const int64_t kibibytes = NumberAfter("/proc/meminfo", "MemAvailable:");
   const int64_t machine = kibibytes == kUnlimited ? kUnlimited : kibibytes * 1024;
-  return std::min(machine, AvailableInControlGroups());
+  return std::min(machine, AvailableInControlGroups("/sys/fs/cgroup", "/proc/self/cgroup"));
 }
 
 }  // namespace bindery

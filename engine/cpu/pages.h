@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace bindery {
 
@@ -25,7 +26,10 @@ int64_t MachineMemory();  // all of it, with swap
 // What this process may still take of address space (`ulimit -v`); INT64_MAX without a limit.
 int64_t AvailableAddressSpace();
 
-// What the machine, or the control group this process is in, can still give.
+// What the machine, or the control groups this process is in, can still give.
 int64_t AvailableMemory();
+// Of that, what the control groups can, of version 1 and 2: `root` is where they are mounted, `own` the file that names
+// those of the process. INT64_MAX without a limit.
+int64_t AvailableInControlGroups(const std::string& root, const std::string& own);
 
 }  // namespace bindery

@@ -4,12 +4,16 @@
 #include <sys/resource.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "engine/cpu/pages.h"
+#include "tests/test_folder.h"
 
 namespace bindery {
 namespace {
@@ -94,6 +98,38 @@ TEST(ArenaTest, OutOfMemoryIsAnErrorAndKeepsWhatWasUsable) {
   EXPECT_EQ(arena->base()[999], 5);
   arena->Grow(5 << 20);
   EXPECT_EQ(arena->base()[999], 5);
+}
+
+// Of both versions at once, as hybrid systems have them, and of the groups around a process' own.
+TEST(PagesTest, ControlGroupsLimitMemory) {
+  const TestFolder folder;
+  const std::string root = folder.path() + "/cgroup", own = folder.path() + "/own";
+  const auto put = [&](const std::string& group, const std::string& file, const std::string& text) {
+    std::filesystem::create_directories(root + group);
+    std::ofstream(root + group + file) << text;
+  };
+  const auto available = [&] { return AvailableInControlGroups(root, own); };
+  EXPECT_EQ(available(), std::numeric_limits<int64_t>::max());
+  std::ofstream(own) << "12:pids:/other\n4:cpu,memory:/a/b:c\n1:name=systemd:/\n0::/d\n";
+  EXPECT_EQ(available(), std::numeric_limits<int64_t>::max());
+  put("/memory", "/memory.limit_in_bytes", "9223372036854771712\n");
+  put("/memory", "/memory.usage_in_bytes", "5000\n");
+  put("/memory/a", "/memory.limit_in_bytes", "1000\n");
+  put("/memory/a", "/memory.usage_in_bytes", "300\n");
+  EXPECT_EQ(available(), 700);
+  put("/memory/a/b:c", "/memory.limit_in_bytes", "800\n");
+  put("/memory/a/b:c", "/memory.usage_in_bytes", "250\n");
+  put("/memory/a/b:c", "/memory.stat", "cache 90\ninactive_file 7\ntotal_inactive_file 50\n");
+  EXPECT_EQ(available(), 600);
+  put("", "/memory.max", "400\n");  // of a container that sees its own group as the root
+  put("", "/memory.current", "100\n");
+  EXPECT_EQ(available(), 300);
+  put("/d", "/memory.max", "200\n");
+  put("/d", "/memory.current", "150\n");
+  put("/d", "/memory.stat", "inactive_file 20\n");
+  EXPECT_EQ(available(), 70);
+  put("/d", "/memory.max", "max\n");
+  EXPECT_EQ(available(), 300);
 }
 
 TEST(ArenaTest, RejectsInvalidArguments) {
