@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -116,7 +117,10 @@ char* ReservePages(int64_t bytes) {
 }
 
 bool CommitPages(char* begin, int64_t bytes, int threads) {
-  if (bytes >= kAskFirstBytes && bytes > AvailableMemory()) return false;
+  if (since_look.fetch_add(bytes) + bytes >= kBetweenLooks) {
+    if (std::max(bytes, kBetweenLooks) > AvailableMemory()) return false;
+    since_look = 0;
+  }
   if (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return false;
   madvise(begin, bytes, MADV_HUGEPAGE);  // advice: a system without huge pages may refuse
   if (TouchByThreads(begin, bytes, threads)) return true;
