@@ -28,7 +28,10 @@ void SetLogCallback(LogCallback callback) {
 void LogLine(LogLevel level, const std::string& message) {
   Sink& sink = TheSink();
   std::lock_guard lock(sink.mutex);
-  if (sink.callback) sink.callback(level, message);
+  try {
+    if (sink.callback) sink.callback(level, message);
+  } catch (...) {  // many log who must not throw
+  }
 }
 
 }  // namespace bindery

@@ -1,5 +1,6 @@
 // The library never prints: it hands lines to a callback. Default: discard. Thread safe: one line at a time, and after
-// SetLogCallback has returned, the callback before it is not running. A callback must not log itself.
+// SetLogCallback has returned, the callback before it is not running. A callback must not log itself. What
+// it throws is lost.
 #pragma once
 
 #include <functional>

@@ -101,7 +101,7 @@ std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept {
     } catch (const std::exception& error) {
       LogLine(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.what()));
     }
-  } catch (...) {  // no memory for the message, a foreign type, or a log callback that throws: the original will do
+  } catch (...) {  // no memory for the message, or a foreign type: the original will do
   }
   return original;
 }

@@ -143,8 +143,8 @@ std::string ThreadedState::Hang(std::unique_lock<std::mutex>& lock) {
   std::string found = watchdog_.Look(workers_, &news);
   if (news) {
     lock.unlock();
+    LogLine(LogLevel::kError, found);
     try {
-      LogLine(LogLevel::kError, found);
       if (on_hang_) on_hang_(HangError(found));
     } catch (...) {  // what tells of it may not keep anybody from waiting
     }
@@ -164,11 +164,7 @@ void ThreadedState::LogUntoldError() noexcept {
   try {
     if (std::exception_ptr error = failures_.Untold()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
-    try {
-      LogLine(LogLevel::kWarning,
-              fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
-    } catch (...) {  // a log callback that throws must not end the process
-    }
+    LogLine(LogLevel::kWarning, fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
   } catch (...) {  // nothing to say about an exception of a foreign type
   }
 }

@@ -30,6 +30,16 @@ TEST_F(LogTest, HandsLinesToTheLatestCallback) {
   EXPECT_EQ(second, (std::vector<std::pair<LogLevel, std::string>>{{LogLevel::kDebug, "two"}}));
 }
 
+TEST_F(LogTest, WhatACallbackThrowsIsLost) {
+  int called = 0;
+  SetLogCallback([&](LogLevel, const std::string&) {
+    ++called;
+    throw 1;
+  });
+  for (int i = 0; i < 2; ++i) EXPECT_NO_THROW(LogLine(LogLevel::kError, "line"));
+  EXPECT_EQ(called, 2);
+}
+
 TEST_F(LogTest, OneLineAtATimeFromManyThreads) {
   std::vector<std::string> lines;  // not guarded: the log calls one at a time
   SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
