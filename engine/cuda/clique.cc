@@ -211,7 +211,7 @@ Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stre
     }
   }
   std::unique_lock<std::mutex> lock;
-  for (;;) {
+  for (bool again = false;; again = true) {
     enqueued.problem = Connect();
     if (!enqueued.problem.empty()) return enqueued;
     enqueued.communicator = communicator_;
@@ -220,6 +220,9 @@ Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stre
     if (!error.empty()) communicator_->Abort(error, 0);  // as Look does
     if (!communicator_->aborted()) break;
     lock.unlock();
+    if (!again) continue;
+    enqueued.problem = communicator_->Problem(issued_ + 1);  // the next would not fare better
+    return enqueued;
   }
   enqueued.number = ++issued_;
   const auto abort_unless = [&](const auto& does) {

@@ -135,6 +135,25 @@ TEST_F(CudaNcclTest, AFailureNamesTheCollective) {
   }
 }
 
+// As by a network that is gone: nobody tries for ever.
+TEST_F(CudaNcclTest, WhereEveryCommunicatorFailsItIsToldAtOnce) {
+  cuda::NcclApi broken = *fake::Nccl();
+  broken.comm_get_async_error = [](cuda::NcclComm*, cuda::NcclResult* error) {
+    *error = cuda::kNcclRemoteError;
+    return cuda::kNcclSuccess;
+  };
+  cuda::UseNccl(std::make_shared<const cuda::NcclApi>(broken));
+  const Pair pair = MakePair(0, 1);
+  engine_->WaitAll();
+  const int64_t before = fake::CountNccl().communicators;
+  pair.bring.Push();
+  EXPECT_EQ(MessageOf<DeviceError>([&] { pair.to.ToHost(); }),
+            "DeviceError: operation \"combine by NCCL\" failed: NCCL on cuda:0, cuda:1: remote process exited or there "
+            "was a network error");
+  EXPECT_EQ(fake::CountNccl().communicators - before, 2) << "another one, of two GPUs";
+  engine_->Recover();
+}
+
 // What had been enqueued behind it runs, on memory that nobody has written: what it updates is not what it was.
 TEST_F(CudaNcclTest, WhatRanOnWhatFailedHasFailed) {
   const Pair pair = MakePair(0, 1);
