@@ -58,9 +58,19 @@ ParameterExchange::ParameterExchange(ExecutorGroup* group, const ExchangeOptions
 }
 
 ParameterExchange::~ParameterExchange() {
+  std::vector<VarPtr> vars;
   for (const ParameterBuffer& buffer : buffers_) {
-    for (const Tensor& values : buffer.values) engine_->WaitIdle(values.var());
-    if (buffer.gradients.defined()) engine_->WaitIdle(buffer.gradients.var());
+    for (const Tensor& values : buffer.values) vars.push_back(values.var());
+    if (buffer.gradients.defined()) vars.push_back(buffer.gradients.var());
+  }
+  try {
+    for (const VarPtr& var : vars) engine_->WaitIdle(var);
+  } catch (...) {  // called from inside an operation: what others brought stays until all that was pushed has run
+    engine_->Push({.name = "let go",
+                   .device = Cpu(),
+                   .updates = vars,
+                   .run = [store = std::shared_ptr<KVStore>(std::move(store_)),
+                           given = std::shared_ptr<Collectives>(std::move(given_))](const OpContext&) {}});
   }
 }
 

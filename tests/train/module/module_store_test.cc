@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "kvstore/wrapped_store.h"
 #include "tests/train/module/module_helpers.h"
@@ -119,6 +121,24 @@ TEST_F(ModuleStore, ThatThrowsChangesNothing) {
       module.Wait();
     }
   }
+}
+
+TEST_F(ModuleStore, StaysForWhatIsStillToRunWhereItsModuleGoesInAnOperation) {
+  const auto engine = MakeThreadedEngine();
+  ModuleOptions options = Options(2);
+  options.engine = engine;
+  auto module = std::make_shared<ReplicatedModule>(Mlp(), options);
+  Backward(*module);
+  std::atomic<bool> is_gone = false;
+  engine->Push({.name = "wait", .device = TestDevice(0), .run = [&](const OpContext&) {
+                  while (!is_gone) std::this_thread::yield();
+                }});
+  Backward(*module);
+  engine->Push({.name = "let go", .device = Cpu(9), .run = [&, held = std::move(module)](const OpContext&) mutable {
+                  held = nullptr;
+                  is_gone = true;
+                }});
+  EXPECT_NO_THROW(engine->WaitAll());
 }
 
 TEST_F(ModuleStore, ThatIsNotForFlatBuffers) {
