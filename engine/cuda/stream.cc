@@ -44,7 +44,7 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
     }
     if (!done) batch->uses.push_back({other->shared_from_this(), use.inherits});
   }
-  gpu_.Enter();
+  entered_ = gpu_.Enter();
   batch->begin = pieces_.size();
   open_ = std::move(batch);
   for (const Batch::Use& use : open_->uses) {
@@ -114,7 +114,7 @@ FencePtr CudaStream::End(std::shared_ptr<const void> operation, std::shared_ptr<
   operations_.push_back(std::move(operation));
   batches_.push_back(open_);
   if (!joining_) Submit();
-  gpu_.Leave();
+  if (entered_) gpu_.Leave();
   return std::move(open_);
 }
 

@@ -109,6 +109,7 @@ class CudaStream final : public Stream, public CanGiveUp {
   size_t numbered_ = 0;  // the last piece whose number the device's memory will have
   Recordings recordings_;
   std::shared_ptr<Batch> open_;  // between Begin and End
+  bool entered_ = false;         // has the driver accepted the GPU's context there?
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Batch>> in_flight_;
   std::exception_ptr first_error_;
