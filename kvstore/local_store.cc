@@ -284,7 +284,7 @@ class LocalStore final : public KVStore {
                int priority) {
     if (row_updater_ && !updater_) Throw("key {}: the updater takes rows; set one of whole values", ToString(key));
     const bool compresses = Compresses(compression_, entry.stored.dtype());
-    if (compresses && outcome_ && std::exchange(entry.step, steps_) == steps_) {
+    if (compresses && outcome_ && entry.step == steps_) {
       Throw("key {}: pushed twice in one step, but what is left of the first push is known only after the step",
             ToString(key));
     }
@@ -342,11 +342,12 @@ class LocalStore final : public KVStore {
             .keep = compresses ? engine_->Prepare(std::move(keep)) : nullptr};
   }
 
-  void PushPrepared(const Entry& entry) {
+  void PushPrepared(Entry& entry) {
     const PreparedPush& push = entry.last_push;
     push.range.Push(outcome_ ? scale_ : nullptr);
     if (!push.keep) return;
     if (outcome_) {
+      entry.step = steps_;
       keeps_.push_back(push.keep);
     } else {
       engine_->Push(push.keep);

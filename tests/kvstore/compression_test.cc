@@ -258,6 +258,9 @@ TEST_P(CompressionTest, WrongUseIsAnError) {
   EXPECT_THROW(store->SetResiduals({{"w/0", HostTensor(DType::kFloat32, {5})}}), ShapeError);
   EXPECT_EQ(store->Residuals(), kept);
   store->BeginStep(1, engine_->NewVar());
+  const Tensor out(engine_, TestDevice(0), DType::kFloat32, {5});
+  EXPECT_THROW(store->PushPull("w", std::vector{out.Slice(0, 4)}, std::vector{out.Slice(0, 4), out.Slice(1, 5)}),
+               Error);  // they overlap: nothing was pushed
   Push(store.get(), "w", {HostTensor::Full(DType::kFloat32, {4}, 0.1)});
   EXPECT_THROW(Push(store.get(), "w", {HostTensor::Full(DType::kFloat32, {4}, 0.1)}), Error);
   EXPECT_EQ(store->Residuals(), kept);
