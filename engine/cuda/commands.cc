@@ -1,8 +1,6 @@
 #include "engine/cuda/commands.h"
 
-#include <algorithm>
 #include <cstring>
-#include <tuple>
 
 namespace bindery::cuda {
 namespace {
@@ -80,21 +78,10 @@ void Commands::EndPiece(int piece, bool of_part) {
   list_.push_back({.kind = Kind::kEndPiece, .marks = of_part || piece % kPiecesPerMark == 0, .piece = piece});
 }
 
-bool Commands::Equal(const Command& a, const Command& b) {
-  const auto copies = [](const CopyCommand& copy) {
-    return std::tuple(copy.kind, copy.from, copy.to, copy.bytes, copy.from_context, copy.to_context);
-  };
-  const auto all = [&](const Command& c) {
-    return std::tuple(c.kind, c.marks, c.value, c.blocks, c.threads, c.piece, c.kernel, c.function, c.plan, c.across,
-                      c.arguments, c.bytes, c.to, copies(c.copy));
-  };
-  return all(a) == all(b);
-}
-
 // Arguments by their bytes: a struct's padding may differ where nothing else does, and then it counts as changed. A plan
 // by its address, which no other can have while a list keeps it.
 bool Commands::operator==(const Commands& other) const {
-  return std::ranges::equal(list_, other.list_, &Commands::Equal) && arguments_ == other.arguments_;
+  return list_ == other.list_ && arguments_ == other.arguments_;
 }
 
 void Commands::EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command, bool captures) const {

@@ -26,6 +26,7 @@ struct CopyCommand {
   void* to = nullptr;
   size_t bytes = 0;
   CUcontext from_context = nullptr, to_context = nullptr;  // kBetween: of the two GPUs
+  bool operator==(const CopyCommand&) const = default;
 };
 
 // Of a library of NVIDIA's: enqueues on the stream what `plan` says, at these addresses, the same each time and in memory
@@ -101,12 +102,12 @@ class Commands {
     size_t arguments = 0, bytes = 0;  // of arguments_, which has a call's addresses, too; of a fill
     CopyCommand copy = {};
     void* to = nullptr;
+    bool operator==(const Command&) const = default;
   };
   struct alignas(16) Sixteen {
     std::byte of[16];
     bool operator==(const Sixteen&) const = default;
   };
-  static bool Equal(const Command& a, const Command& b);
   size_t AddArguments(const void* arguments, size_t bytes);  // where they are
   void EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command, bool captures) const;
 
