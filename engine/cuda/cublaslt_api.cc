@@ -11,15 +11,6 @@
 namespace bindery::cuda {
 namespace {
 
-ChosenLibrary<CublasLtApi>& Chosen() {
-  static auto& chosen =
-      *new ChosenLibrary<CublasLtApi>({.name = "BINDERY_CUBLASLT",
-                                       .file = "libcublasLt.so.13",
-                                       .open = &OpenCublasLt,
-                                       .without = "products on GPUs are by own kernels: no cuBLASLt"});
-  return chosen;
-}
-
 std::atomic<bool>& Tf32() {
   static std::atomic<bool> used = SwitchOf("BINDERY_TF32", false);
   return used;
@@ -27,12 +18,9 @@ std::atomic<bool>& Tf32() {
 
 }  // namespace
 
-CublasLtPtr OpenCublasLt(const std::string& library) {
-  return std::make_shared<const CublasLtApi>(CublasLtApi{.find = LibraryFunctions(library)});
-}
-
-void UseCublasLt(CublasLtPtr api) { Chosen().Use(std::move(api)); }
-CublasLtPtr CublasLt() { return Chosen().Get(); }
+CublasLtPtr OpenCublasLt(const std::string& library) { return ChosenLibrary<CublasLtApi>::Open(library); }
+void UseCublasLt(CublasLtPtr api) { ChosenLibrary<CublasLtApi>::The().Use(std::move(api)); }
+CublasLtPtr CublasLt() { return ChosenLibrary<CublasLtApi>::The().Get(); }
 
 cublasLtHandle_t HandleOf(const CublasLtApi& api, Gpu& gpu) {
   return static_cast<cublasLtHandle_t>(gpu.LibraryHandle(reinterpret_cast<const void*>(api.create), [&]() -> void* {

@@ -18,6 +18,9 @@ class Gpu;
 
 // Names and types are those of cublasLt.h.
 struct CublasLtApi {
+  static constexpr AboutLibrary kAbout{.name = "BINDERY_CUBLASLT",
+                                       .file = "libcublasLt.so.13",
+                                       .without = "products on GPUs are by own kernels: no cuBLASLt"};
   LibraryFunctions find = {};  // default: all are null
   decltype(&::cublasLtCreate) create = find("cublasLtCreate");
   decltype(&::cublasLtGetStatusName) get_status_name = find("cublasLtGetStatusName");

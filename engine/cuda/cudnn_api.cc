@@ -11,14 +11,6 @@
 namespace bindery::cuda {
 namespace {
 
-ChosenLibrary<CudnnApi>& Chosen() {
-  static auto& chosen = *new ChosenLibrary<CudnnApi>({.name = "BINDERY_CUDNN",
-                                                      .file = "libcudnn.so.9",
-                                                      .open = &OpenCudnn,
-                                                      .without = "convolutions on GPUs are by own kernels: no cuDNN"});
-  return chosen;
-}
-
 // Of a GPU.
 struct Handles {
   std::mutex mutex = {};
@@ -46,12 +38,9 @@ std::unique_ptr<CudnnHandle> Make(const CudnnApi& api, const Gpu& gpu, Handles* 
 
 }  // namespace
 
-CudnnPtr OpenCudnn(const std::string& library) {
-  return std::make_shared<const CudnnApi>(CudnnApi{.find = LibraryFunctions(library)});
-}
-
-void UseCudnn(CudnnPtr api) { Chosen().Use(std::move(api)); }
-CudnnPtr Cudnn() { return Chosen().Get(); }
+CudnnPtr OpenCudnn(const std::string& library) { return ChosenLibrary<CudnnApi>::Open(library); }
+void UseCudnn(CudnnPtr api) { ChosenLibrary<CudnnApi>::The().Use(std::move(api)); }
+CudnnPtr Cudnn() { return ChosenLibrary<CudnnApi>::The().Get(); }
 
 std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void* stream) {
   Handles* const handles = &HandlesOf(api, gpu);

@@ -20,6 +20,8 @@ class Gpu;
 
 // Names and types are those of cudnn_graph.h.
 struct CudnnApi {
+  static constexpr AboutLibrary kAbout{
+      .name = "BINDERY_CUDNN", .file = "libcudnn.so.9", .without = "convolutions on GPUs are by own kernels: no cuDNN"};
   LibraryFunctions find = {};  // default: all are null
   decltype(&::cudnnCreate) create = find("cudnnCreate");
   decltype(&::cudnnGetErrorString) get_error_string = find("cudnnGetErrorString");

@@ -42,40 +42,46 @@ class LibraryFunctions {
   void* handle_ = nullptr;
 };
 
+// Of a library: a table of functions has one, `kAbout`.
+struct AboutLibrary {
+  const char* name;  // of the switch in the environment that leaves it out
+  const char* file;
+  const char* without;  // is logged once, before the reason, if it cannot be opened
+};
+
 // The table of a library's functions that is used: one that was given, else the library's own, which is opened by the
 // first call that wants it. Thread safe.
 template <class Api>
 class ChosenLibrary {
  public:
   using ApiPtr = std::shared_ptr<const Api>;
-  struct About {
-    const char* name;  // of the switch in the environment that leaves it out
-    const char* file;
-    ApiPtr (*open)(const std::string& file);  // throws DeviceError if it cannot be
-    const char* without;                      // is logged then, once, before the reason
-  };
-  explicit ChosenLibrary(const About& about) : about_(about) {}
-
+  static ChosenLibrary& The() {
+    static auto& chosen = *new ChosenLibrary;
+    return chosen;
+  }
+  // Throws DeviceError if it cannot be opened.
+  static ApiPtr Open(const std::string& file) {
+    return std::make_shared<const Api>(Api{.find = LibraryFunctions(file)});
+  }
   void Use(ApiPtr api) {
     const std::lock_guard lock(mutex_);
     api_ = std::move(api);
   }
   // Null if there is none, or the environment has NAME=no now. Throws Error if that is neither yes nor no.
   ApiPtr Get() {
-    if (!SwitchOf(about_.name, true)) return nullptr;
+    if (!SwitchOf(Api::kAbout.name, true)) return nullptr;
     const std::lock_guard lock(mutex_);
     if (api_) return *api_;
     try {
-      api_ = about_.open(about_.file);
+      api_ = Open(Api::kAbout.file);
     } catch (const DeviceError& error) {
       api_ = nullptr;
-      LogLine(LogLevel::kWarning, fmt::format("{}: {}", about_.without, error.message()));
+      LogLine(LogLevel::kWarning, fmt::format("{}: {}", Api::kAbout.without, error.message()));
     }
     return *api_;
   }
 
  private:
-  const About about_;
   std::mutex mutex_;
   std::optional<ApiPtr> api_;  // none: nobody has asked
 };

@@ -27,6 +27,8 @@ inline constexpr NcclDataType kNcclUint8 = 1;
 
 // Names are those of nccl.h; a CUstream is a cudaStream_t.
 struct NcclApi {
+  static constexpr AboutLibrary kAbout{
+      .name = "BINDERY_NCCL", .file = "libnccl.so.2", .without = "GPUs copy what they exchange: no NCCL"};
   LibraryFunctions find = {};  // default: all are null
   const char* (*get_error_string)(NcclResult result) = find("ncclGetErrorString");
   NcclResult (*comm_init_all)(NcclComm** comms, int count, const int* devices) = find("ncclCommInitAll");

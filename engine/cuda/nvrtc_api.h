@@ -23,6 +23,9 @@ inline constexpr NvrtcResult kNvrtcSuccess = 0, kNvrtcErrorCompilation = 6;
 
 // Names are those of nvrtc.h.
 struct NvrtcApi {
+  static constexpr AboutLibrary kAbout{.name = "BINDERY_NVRTC",
+                                       .file = "libnvrtc.so.13",
+                                       .without = "elementwise operators on GPUs are launched one by one: no NVRTC"};
   LibraryFunctions find = {};  // default: all are null
   const char* (*get_error_string)(NvrtcResult result) = find("nvrtcGetErrorString");
   NvrtcResult (*version)(int* major, int* minor) = find("nvrtcVersion");
