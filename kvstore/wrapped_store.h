@@ -24,13 +24,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "kvstore/kvstore.h"
 
 namespace bindery {
 
 class WrappedStore : public KVStore {
  public:
-  explicit WrappedStore(std::unique_ptr<KVStore> store);  // throws Error for none
+  explicit WrappedStore(std::unique_ptr<KVStore> store) : store_(std::move(store)) {  // throws Error for none
+    if (!store_) Throw("a wrapped store needs one that it wraps");
+  }
 
   using KVStore::Pull;
   using KVStore::Push;

@@ -3,9 +3,11 @@
 // page fault.
 #include "engine/backend.h"
 
+#include <algorithm>
 #include <cstdlib>
 
-#include "engine/cpu/arena.h"
+#include "base/checked.h"
+#include "base/error.h"
 #include "engine/cpu/pages.h"
 #include "engine/kernels/host_flat_kernels.h"
 
@@ -13,7 +15,24 @@ namespace bindery {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+// Under a limit of address space an arena takes this part of what is left: other arenas, parameters, threads need some.
+constexpr int64_t kShareOfLimit = 4;
 constexpr int64_t kPagesFrom = 64 << 10;  // Storage's size classes from here on are whole pages
+
+class CpuArena final : public Arena {
+ public:
+  CpuArena(Device device, Engine* engine, int64_t bytes) : Arena(device, engine, bytes, kHugePageBytes) {
+    base_ = ReservePages(bytes);
+    if (!base_) Throw<DeviceError>("{}: the system refuses {} bytes of address space for an arena", device, bytes);
+  }
+  ~CpuArena() override { ReleasePages(base_, reserved()); }
+
+ private:
+  std::string Commit(int64_t begin, int64_t end, int threads) override {
+    if (CommitPages(base_ + begin, end - begin, threads)) return "";
+    return fmt::format("out of memory, the system has {} available", AvailableMemory());
+  }
+};
 
 class CpuStream final : public Stream {
  public:
@@ -63,7 +82,8 @@ class Cpus final : public Backend {
   void FreeStaging(Device device, void* memory, int64_t bytes) noexcept override { Free(device, memory, bytes); }
 
   std::shared_ptr<Arena> MakeArena(Device device, const std::shared_ptr<Engine>& engine, int64_t reserve) override {
-    return MakeCpuArena(device, engine, reserve);
+    const int64_t most = std::min({reserve, MachineMemory(), AvailableAddressSpace() / kShareOfLimit});
+    return std::make_shared<CpuArena>(device, engine.get(), RoundUp(most, kHugePageBytes));
   }
   std::unique_ptr<Stream> MakeStream(Device device, Lane lane) override {
     return std::make_unique<CpuStream>(device, lane);

@@ -1,9 +1,10 @@
-#include "engine/cuda/arena.h"
+#include "engine/memory/arena.h"
 
 #include <algorithm>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/cuda/gpu.h"
 
 namespace bindery::cuda {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cuda/arena.h"
 #include "engine/cuda/flat_kernels.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/stream.h"

@@ -23,6 +23,11 @@
 #include "engine/cuda/runtime_api.h"
 #include "engine/cuda/step_args.h"
 
+namespace bindery {
+class Arena;
+class Engine;
+}  // namespace bindery
+
 namespace bindery::cuda {
 
 class CudaStream;
@@ -156,6 +161,9 @@ class Gpu {
   mutable std::string failure_;
   mutable std::atomic<bool> failed_ = false;
 };
+
+// Its address space is reserved once; memory is mapped into it as it grows.
+std::shared_ptr<Arena> MakeCudaArena(Gpu& gpu, const std::shared_ptr<Engine>& engine, int64_t reserve);
 
 // Those that this process uses so far, by their numbers (engine/cuda/backend.cc). Throws DeviceError if there are no
 // GPUs.

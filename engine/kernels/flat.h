@@ -26,6 +26,8 @@ void Add(DType dtype, const void* in, void* out, int64_t n);
 // out[i] *= factor
 void Scale(DType dtype, void* out, int64_t n, double factor);
 
+// Is Sum() finite, without writing it down? Of float32 or float64, at least one, by the calling thread alone.
+bool SumIsFinite(DType dtype, std::span<const void* const> in, int64_t n);
 bool AllFinite(DType dtype, const void* in, int64_t n);       // integers always are
 double SumOfSquares(DType dtype, const void* in, int64_t n);  // in double, in an order that depends on n only
 

@@ -5,7 +5,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/kernels/arithmetic.h"
-#include "engine/kernels/finite_sum.h"
 #include "engine/kernels/flat.h"
 #include "engine/kernels/vectorized.h"
 #include "engine/team.h"

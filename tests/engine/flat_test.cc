@@ -17,7 +17,6 @@
 #include "base/host_tensor.h"
 #include "base/philox.h"
 #include "engine/kernels/arithmetic.h"
-#include "engine/kernels/finite_sum.h"
 #include "engine/kernels/vectorized.h"
 #include "engine/team.h"
 #include "tests/engine/flat_helpers.h"

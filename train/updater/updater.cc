@@ -6,7 +6,6 @@
 
 #include "engine/backend.h"
 #include "engine/fetch.h"
-#include "engine/kernels/finite_sum.h"
 #include "engine/kernels/flat.h"
 #include "executor/plan/operations.h"
 #include "symbol/graph.h"
