@@ -27,16 +27,16 @@ std::string Escaped(const std::string& text) {
   return escaped;
 }
 
-// Weights: auxiliary states, and variables made for a layer (`<layer>_<input>`) past its first input; labels of losses
-// are drawn.
-std::unordered_set<const Node*> Weights(const Graph& graph, const ShapeMap& shown) {
+// Weights: auxiliary states, and variables made for a layer (`<layer>_<input>`) past its first input; what is given is
+// drawn.
+std::unordered_set<const Node*> Weights(const Graph& graph, const std::set<std::string>& given) {
   std::unordered_set<const Node*> weights;
   for (const NodePtr& node : graph.nodes) {
-    if (node->is_variable() || IsLoss(*node)) continue;
+    if (node->is_variable()) continue;
     const std::vector<std::string> names = InputNames(*node);
     for (size_t i = 1; i < node->inputs().size(); ++i) {
       const Node& input = *node->inputs()[i].node;
-      if (!input.is_variable() || shown.contains(input.name())) continue;
+      if (!input.is_variable() || given.contains(input.name())) continue;
       if (IsAuxiliary(node->op(), names[i]) || input.name() == node->name() + "_" + names[i]) weights.insert(&input);
     }
   }
@@ -56,7 +56,7 @@ std::string NodeLabel(const Node& node) {
 std::string ToDot(const Symbol& symbol, const ShapeMap& shapes, const DotOptions& options) {
   const Graph graph = Graph::Of(symbol);
   std::unordered_set<const Node*> hidden;
-  if (options.hide_weights) hidden = Weights(graph, shapes);
+  if (options.hide_weights) hidden = Weights(graph, ListGiven(symbol, shapes));
   const ValueIndex values(graph);
   std::vector<Entry> all;
   for (int v = 0; v < values.size(); ++v) {

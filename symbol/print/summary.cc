@@ -45,31 +45,31 @@ std::string Text(const std::vector<std::optional<Shape>>& shapes, const std::vec
   return text;
 }
 
-// What of a graph counts as a parameter: variables that are not given as inputs and do not feed a loss (its labels); and
-// Casts of these, which belong to who reads them, as the variables do then.
+// What of a graph counts as a parameter: variables that are not given; and Casts of these, which belong to who reads
+// them, as the variables do then.
 struct Parameters {
-  Parameters(const Graph& graph, const ShapeMap& inputs) {
+  Parameters(const Graph& graph, const std::set<std::string>& given) {
     for (const NodePtr& node : graph.nodes) {
       if (node->is_variable()) continue;
       const std::vector<std::string> names = InputNames(*node);
       for (size_t i = 0; i < node->inputs().size(); ++i) {
         const Node* input = node->inputs()[i].node.get();
-        if (const auto from = CastFrom(*input); from && owner.contains(from->node.get())) {
-          if (!owner.try_emplace(input, node.get()).second) continue;
-          for (auto& [parameter, layer] : owner) layer = layer == input ? node.get() : layer;
-        }
-        if (!input->is_variable() || inputs.contains(input->name())) continue;
-        if (IsLoss(*node)) labels.insert(input);
+        const auto from = CastFrom(*input);
+        if (input->is_variable() ? given.contains(input->name()) : !from || !Contain(from->node.get())) continue;
         if (IsAuxiliary(node->op(), names[i])) auxiliary.insert(input);
-        owner.try_emplace(input, node.get());  // a shared one counts for the first layer that uses it
+        reader.try_emplace(input, node.get());  // a shared one counts for the first layer that uses it
       }
     }
-    for (const Node* label : labels) owner.erase(label);
   }
-  bool Contain(const Node* variable) const { return owner.contains(variable); }
+  bool Contain(const Node* node) const { return reader.contains(node); }
+  const Node* LayerOf(const Node* parameter) const {
+    const Node* layer = reader.at(parameter);
+    while (Contain(layer)) layer = reader.at(layer);
+    return layer;
+  }
 
-  std::unordered_map<const Node*, const Node*> owner;
-  std::unordered_set<const Node*> labels, auxiliary;
+  std::unordered_map<const Node*, const Node*> reader;
+  std::unordered_set<const Node*> auxiliary;
 };
 
 struct Counts {
@@ -77,15 +77,15 @@ struct Counts {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node* node = graph.nodes[n].get();
       if (!node->is_variable() || !parameters.Contain(node)) continue;
-      const Node* owner = parameters.owner.at(node);
+      const Node* layer = parameters.LayerOf(node);
       const std::optional<Shape>& shape = shapes[n][0];
       if (!shape || !shape->IsKnown()) {
-        unknown.insert(owner);
+        unknown.insert(layer);
         if (first_unknown == nullptr) first_unknown = node;
         continue;
       }
       const auto add = [&](int64_t& sum) { sum = CheckedAdd(sum, shape->Elements(), "number of parameters"); };
-      add(of_layer[owner]);
+      add(of_layer[layer]);
       add(parameters.auxiliary.contains(node) ? total.auxiliary : total.arguments);
     }
   }
@@ -148,11 +148,24 @@ class Table {
 
 }  // namespace
 
+std::set<std::string> ListGiven(const Symbol& symbol, const ShapeMap& shapes) {
+  std::set<std::string> given = ListLabels(symbol);
+  for (const auto& [name, shape] : shapes) given.insert(name);
+  for (const NodePtr& node : PostOrder(symbol.entries())) {
+    if (node->inputs().empty()) continue;
+    const Node& first = *node->inputs()[0].node;
+    const std::optional<Shape>& shape = first.declared_shape;
+    if (!shape || shape->rank() == 0) continue;
+    if ((*shape)[std::max(AxisOfLayout(first, *shape), 0)] == kUnknownDim) given.insert(first.name());
+  }
+  return given;
+}
+
 std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
   const Graph graph = Graph::Of(symbol);
   const Shapes inferred = InferVisible(graph, shapes);
   const PartialTypes types = InferPartial(graph, {}, nullptr, std::nullopt);
-  const Parameters parameters(graph, shapes);
+  const Parameters parameters(graph, ListGiven(symbol, shapes));
   Counts counts(graph, inferred, parameters);
   Table table;
   table.Add({"Layer (operator)", "Output shape", "Parameters", {"Previous layer"}});
@@ -177,7 +190,7 @@ std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
 
 ParameterCount CountParameters(const Symbol& symbol, const ShapeMap& shapes) {
   const Graph graph = Graph::Of(symbol);
-  const Counts counts(graph, InferVisible(graph, shapes), Parameters(graph, shapes));
+  const Counts counts(graph, InferVisible(graph, shapes), Parameters(graph, ListGiven(symbol, shapes)));
   if (counts.first_unknown != nullptr) {
     Throw<ShapeError>("the shape of parameter \"{}\" is not known", counts.first_unknown->name());
   }

@@ -1,6 +1,7 @@
 // Tables and drawings of a symbol, for people.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "symbol/infer.h"
@@ -8,9 +9,12 @@
 
 namespace bindery {
 
+// Variables that come with each batch, by name: those named in `shapes`, labels (ListLabels), and what an operator takes
+// as its first input and is declared for batches of any size. The others are parameters.
+std::set<std::string> ListGiven(const Symbol& symbol, const ShapeMap& shapes);
+
 // A table: layer (operator), output shape, parameters, previous layers; totals below. Shapes as far as they are known,
 // with element types that are not float32.
-// Variables named in `shapes` count as inputs, the others as parameters of their layer.
 std::string Summary(const Symbol& symbol, const ShapeMap& shapes);
 // Totals alone.
 struct ParameterCount {

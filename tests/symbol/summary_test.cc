@@ -90,6 +90,29 @@ TEST(CountParameters, SharedOnesCountOnce) {
             "ShapeError: the shape of parameter \"fc1_weight\" is not known");
 }
 
+// What the group and the trainer take for labels: a loss whose gradient is asked for has some, BlockGrad has none.
+TEST(CountParameters, LabelsAreWhatIsCalledSo) {
+  const Symbol data = Variable("data"), scores = FullyConnected(data, {.num_hidden = 10}, "fc");
+  const Symbol entropy = SoftmaxCrossEntropy(scores, Variable("y"));
+  EXPECT_EQ(CountParameters(MakeLoss(entropy), {{"data", {64, 8}}}).arguments, 90);
+  const Symbol steps = FullyConnected(data, {.num_hidden = 5, .flatten = false}, "fc");
+  const Symbol open = MakeLoss(CTCLoss(steps, Variable("y")));  // how many labels a sample has does not follow
+  EXPECT_EQ(CountParameters(open, {{"data", {4, 64, 2}}}).arguments, 15);
+  const Symbol w = Variable("w");
+  const FullyConnectedAttrs square = {.num_hidden = 8, .no_bias = true};
+  const Symbol twice = FullyConnected(FullyConnected(data, w, {}, square), BlockGrad(w), {}, square);
+  EXPECT_EQ(CountParameters(twice, {{"data", {64, 8}}}).arguments, 64);
+}
+
+TEST(CountParameters, WhatIsDeclaredForBatchesOfAnySizeIsGiven) {
+  const Symbol other = Variable("other", {.shape = Shape{kUnknownDim, 3}});
+  const Symbol net = Variable("data") + FullyConnected(other, {.num_hidden = 8}, "fc");
+  EXPECT_EQ(CountParameters(net, {{"data", {64, 8}}}).arguments, 32);
+  const Symbol gamma = Variable("gamma", {.shape = Shape{kUnknownDim}});
+  const Symbol norm = Apply(BatchNormOp(), BatchNormAttrs{.fix_gamma = false}, {net, gamma}, "bn");
+  EXPECT_EQ(CountParameters(norm, {{"data", {64, 8}}}).arguments, 48) << "of MXNet, whose width was not known yet";
+}
+
 TEST(Dot, DrawsLayersAndHidesWeights) {
   const Symbol net = Relu(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), "relu");
   EXPECT_EQ(ToDot(net, {{"data", {2, 4}}}),
@@ -109,6 +132,8 @@ TEST(Dot, DrawsLayersAndHidesWeights) {
 
 TEST(Dot, LabelsOfLossesAreDrawnAndStatesAreHidden) {
   EXPECT_NE(ToDot(Mlp()).find("softmax_label"), std::string::npos);
+  EXPECT_NE(ToDot(Apply(CrossEntropyOp(), CrossEntropyAttrs{}, {Variable("data")}, "ce")).find("ce_label"),
+            std::string::npos);
   EXPECT_EQ(ToDot(BatchNorm(Variable("data"), {}, "bn")).find("running_mean"), std::string::npos);
 }
 

@@ -11,6 +11,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/model.h"
+#include "symbol/print/summary.h"
 #include "tests/message_of.h"
 #include "train/initializer.h"
 
@@ -54,10 +55,14 @@ std::map<std::string, Shape> ParameterShapes(const std::string& name, const Symb
   return result;
 }
 
+// At any batch.
 int64_t CountParameters(const std::string& name) {
-  int64_t count = 0;
-  for (const auto& [parameter, shape] : ParameterShapes(name, ModelByName(name))) count += shape.Elements();
-  return count;
+  const Symbol model = ModelByName(name);
+  const auto at = [&](int64_t batch) {
+    return CountParameters(model, {{"data", DeclaredInput(model).With(0, batch)}}).arguments;
+  };
+  EXPECT_EQ(at(2), at(3));
+  return at(2);
 }
 
 const std::vector<std::string> kNames = {"mlp",         "lenet", "resnet20", "resnet18", "resnet34", "resnet50",

@@ -76,20 +76,7 @@ class TypesOfValues {
   std::map<const Node*, std::vector<std::pair<std::optional<Shape>, DType>>> values_;
 };
 
-// Variables that are given with each batch: those of known shapes, and labels.
-std::set<const Node*> InputsOf(const Graph& graph, const ShapeMap& shapes) {
-  std::set<const Node*> inputs;
-  for (const NodePtr& node : graph.nodes) {
-    if (node->is_variable() && shapes.contains(node->name())) inputs.insert(node.get());
-    if (node->is_variable() || !IsLoss(*node)) continue;
-    for (const Entry& input : node->inputs()) {
-      if (input.node->is_variable()) inputs.insert(input.node.get());
-    }
-  }
-  return inputs;
-}
-
-json LayersOf(const Graph& graph, const TypesOfValues& values, const std::set<const Node*>& inputs) {
+json LayersOf(const Graph& graph, const TypesOfValues& values, const std::set<std::string>& given) {
   json layers = json::array();
   std::set<const Node*> seen;  // parameters: one that is shared is of the first layer that takes it
   for (const NodePtr& node : graph.nodes) {
@@ -99,7 +86,7 @@ json LayersOf(const Graph& graph, const TypesOfValues& values, const std::set<co
     const std::vector<std::string> names = InputNames(*node);
     for (size_t i = 0; i < node->inputs().size(); ++i) {
       const auto& [from, output] = node->inputs()[i];
-      if (from->is_variable() && !inputs.contains(from.get()) && seen.insert(from.get()).second) {
+      if (from->is_variable() && !given.contains(from->name()) && seen.insert(from.get()).second) {
         parameters.push_back(values.Parameter(*from, IsAuxiliary(node->op(), names[i])));
       } else {
         taken.push_back({{"from", from->name()}, {"output", output}});
@@ -160,13 +147,13 @@ json ModelJson(const Symbol& symbol, const ShapeMap& shapes, const ModelPageOpti
   const Graph graph = Graph::Of(symbol);
   const ParameterCount count = CountParameters(symbol, shapes);
   const TypesOfValues values(graph, shapes);
-  const std::set<const Node*> inputs = InputsOf(graph, shapes);
-  json given = json::array(), devices = json::array();
+  const std::set<std::string> given = ListGiven(symbol, shapes);
+  json inputs = json::array(), devices = json::array();
   for (const NodePtr& node : graph.nodes) {
-    if (!inputs.contains(node.get())) continue;
+    if (!node->is_variable() || !given.contains(node->name())) continue;
     json input = values.Of(*node)[0];
     input["name"] = node->name();
-    given.push_back(input);
+    inputs.push_back(input);
   }
   for (const auto& [device, samples, plan, memory] : options.devices) {
     devices.push_back({{"device", device},
@@ -182,8 +169,8 @@ json ModelJson(const Symbol& symbol, const ShapeMap& shapes, const ModelPageOpti
           {"auxiliary", count.auxiliary},
           {"arguments", symbol.ListArguments()},
           {"outputs", symbol.ListOutputs()},
-          {"inputs", given},
-          {"layers", LayersOf(graph, values, inputs)},
+          {"inputs", inputs},
+          {"layers", LayersOf(graph, values, given)},
           {"devices", devices}};
 }
 

@@ -33,11 +33,11 @@ std::map<std::pair<const Node*, int>, std::string> ShapesOf(const Graph& graph, 
   return shapes;
 }
 
-// A row for each node that computes: what it takes, its variables that are no inputs, with their shapes.
+// A row for each node that computes: what it takes, its parameters, with their shapes.
 std::string LayerTable(const Symbol& symbol, const ShapeMap& known) {
   const Graph graph = Graph::Of(symbol);
   const auto shapes = ShapesOf(graph, known);
-  const std::set<std::string> labels = ListLabels(symbol);
+  const std::set<std::string> given = ListGiven(symbol, known);
   std::vector<std::vector<std::string>> rows;
   for (const NodePtr& node : graph.nodes) {
     if (node->is_variable()) continue;
@@ -50,7 +50,7 @@ std::string LayerTable(const Symbol& symbol, const ShapeMap& known) {
     }
     for (const Entry& input : node->inputs()) {
       const Node& from = *input.node;
-      const bool is_parameter = from.is_variable() && !known.contains(from.name()) && !labels.contains(from.name());
+      const bool is_parameter = from.is_variable() && !given.contains(from.name());
       std::string& list = is_parameter ? parameters : inputs;
       list += (list.empty() ? "" : ", ") + from.name();
       if (is_parameter) list += " " + shapes.at({&from, 0});
