@@ -32,7 +32,7 @@ void RestoreAutomaticName(Node* node) {
   const int depth = first.auto_depth + 1;
   const OpDef& op = node->op();
   const std::string what = op.auto_name ? op.auto_name(node->attrs()) : Lowercase(op.name);
-  if (node->name() != fmt::format("{}_{}{}", base, what, depth)) return;
+  if (!node->name().starts_with(base) || node->name().substr(base.size()) != fmt::format("_{}{}", what, depth)) return;
   node->auto_base = base;
   node->auto_depth = depth;
 }
@@ -91,6 +91,7 @@ class GraphReader {
   }
 
   void Declare(const std::string& id, FieldPath path, const std::string& who) {
+    source_.At(path, who, [&] { CheckName(id); });
     if (!by_id_.emplace(id, items_.size()).second) {
       source_.Fail(path, who + ": something else has this name; names are unique (or nodes have unique ids)");
     }
@@ -137,6 +138,7 @@ class GraphReader {
                                      node.op().empty() ? "" : ", " + QuotedName(node.op()) + ","));
     }
     const std::string who = Who(node);
+    source_.At(path, who, [&] { CheckName(node.name()); });
     Item item{.message = i};
     source_.At({{"graph"}, {"node", i}, {"op"}}, "node " + QuotedName(node.name()), [&] {
       if (node.op().empty()) Throw<ModelError>("it has no op");

@@ -5,7 +5,7 @@
 namespace bindery {
 namespace {
 
-constexpr size_t kMaxQuoted = 100;
+constexpr size_t kMaxShown = 100, kMaxName = 4096;
 
 }  // namespace
 
@@ -31,18 +31,24 @@ void ModelSource::FailAt(int line, int column, std::string_view message) const {
   Throw<ModelError>("{}:{}:{}: {}", name_, line + 1, column + 1, message);
 }
 
-std::string QuotedName(std::string_view name) {
-  std::string quoted = "\"";
-  for (const char c : name.substr(0, kMaxQuoted)) {
+std::string ShortName(std::string_view name) {
+  std::string shown;
+  for (const char c : name.substr(0, kMaxShown)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
-      quoted += fmt::format("\\x{:02x}", byte);
+      shown += fmt::format("\\x{:02x}", byte);
     } else {
-      quoted += c;
+      shown += c;
     }
   }
-  if (name.size() > kMaxQuoted) quoted += "...";
-  return quoted + "\"";
+  if (name.size() > kMaxShown) shown += "...";
+  return shown;
+}
+
+std::string QuotedName(std::string_view name) { return '"' + ShortName(name) + '"'; }
+
+void CheckName(std::string_view name) {
+  if (name.size() > kMaxName) Throw<ModelError>("name {} has more than {} bytes", QuotedName(name), kMaxName);
 }
 
 }  // namespace bindery

@@ -47,7 +47,12 @@ class ModelSource {
   google::protobuf::TextFormat::ParseInfoTree locations_;
 };
 
-// A name from a file, fit for a message: quoted, control characters escaped, cut after 100 bytes.
-std::string QuotedName(std::string_view name);
+// A name from a file, fit for a terminal: control characters escaped, cut after 100 bytes.
+std::string ShortName(std::string_view name);
+std::string QuotedName(std::string_view name);  // the same in quotes, for a message
+
+// Throws ModelError for a name of more than 4096 bytes. A node of a file may stand for many, which are called after it,
+// and those that read it may be, too: of longer names they would take many times the file's size.
+void CheckName(std::string_view name);
 
 }  // namespace bindery

@@ -287,13 +287,16 @@ VariableOptions OptionsOf(const JsonNode& variable) {
 
 void MoveAnnotations(JsonGraph* graph) {
   for (JsonNode& node : graph->nodes) {
-    std::optional<std::unordered_map<std::string_view, JsonNode*>> variables;  // its inputs, once they are asked for
-    const auto find = [&](const std::string& name) {
+    // Its inputs of names that begin with its own, by what follows, once they are asked for.
+    std::optional<std::unordered_map<std::string_view, JsonNode*>> variables;
+    const auto find = [&](std::string_view name) {
       if (!variables) {
         variables.emplace();
+        const std::string prefix = node.name + "_";
         for (const JsonEntry& entry : node.inputs) {
           JsonNode& input = graph->nodes[static_cast<size_t>(entry.node)];
-          if (input.op == "null") variables->emplace(input.name, &input);
+          if (input.op != "null" || !input.name.starts_with(prefix)) continue;
+          variables->emplace(std::string_view(input.name).substr(prefix.size()), &input);
         }
       }
       const auto found = variables->find(name);
@@ -303,8 +306,7 @@ void MoveAnnotations(JsonGraph* graph) {
       for (const char* hidden : kHidden) {
         const std::string ending = std::string("_") + hidden;
         if (!attr.first.ends_with(ending) || attr.first.size() == ending.size()) continue;
-        const std::string variable = node.name + "_" + attr.first.substr(0, attr.first.size() - ending.size());
-        JsonNode* const target = find(variable);
+        JsonNode* const target = find(std::string_view(attr.first).substr(0, attr.first.size() - ending.size()));
         if (target == nullptr) continue;
         target->attrs.emplace_back(std::string("__") + hidden + "__", attr.second);
         return true;

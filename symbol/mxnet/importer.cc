@@ -12,8 +12,9 @@
 namespace bindery::mxnet {
 namespace {
 
-constexpr int64_t kSaysStates = 900;        // since this version, files have auxiliary states among the inputs
-constexpr int64_t kMaxMoreNodes = 100'000;  // than the file has, where one of its nodes is many of ours
+constexpr int64_t kSaysStates = 900;  // since this version, files have auxiliary states among the inputs
+// Than the file has, where one of its nodes is many of ours; and bytes of their names and annotations.
+constexpr int64_t kMaxMoreNodes = 100'000, kMaxMoreBytes = int64_t{1} << 26;
 
 using Rows = std::map<std::string, const ImportRow*>;
 const Rows& AllRows() {
@@ -143,8 +144,8 @@ std::vector<Symbol> Importer::Split(const Symbol& parameter, const std::vector<P
     if (!std::ranges::equal(made, pieces, is_same)) Throw<ModelError>("{} is split twice", QuotedName(whole));
     return made;
   }
-  Spend(std::ssize(pieces));
   const Node& node = *parameter.entry().node;
+  Spend(std::ssize(pieces), node.annotations());
   const HostTensor* value = ValueOf(parameter);
   Annotations annotations = node.annotations();
   annotations.erase("init");  // of the whole
@@ -181,9 +182,15 @@ void Importer::Out(const std::vector<Symbol>& outputs) {
   values_[static_cast<size_t>(node_ - graph_.nodes.data())] = outputs;
 }
 
-void Importer::Spend(int64_t nodes) {
-  if (nodes > kMaxMoreNodes - spent_) Throw<ModelError>("it stands for too many nodes");
+void Importer::Spend(int64_t nodes, const Annotations& annotations) {
+  int64_t each = std::ssize(name());
+  for (const auto& [key, value] : annotations) each += std::ssize(key) + std::ssize(value);
+  nodes = std::max<int64_t>(nodes, 0);
+  if (nodes > kMaxMoreNodes - spent_ || nodes * each > kMaxMoreBytes - spent_bytes_) {
+    Throw<ModelError>("it stands for too many nodes, or for nodes of too many bytes");
+  }
   spent_ += nodes;
+  spent_bytes_ += nodes * each;
 }
 
 // What was split is gone; all else stays, so that who uses the model says what does not fit.

@@ -90,8 +90,8 @@ class Importer {
   void Out(const Symbol& outputs);
   void Out(const std::vector<Symbol>& outputs);
 
-  // How many nodes may be made beyond those of the file.
-  void Spend(int64_t nodes);
+  // So many nodes are made in place of this one, of its name and annotations. Throws if that is too much.
+  void Spend(int64_t nodes) { Spend(nodes, AnnotationsOf(*node_)); }
 
  private:
   const std::string* Find(const char* key) const;
@@ -102,6 +102,7 @@ class Importer {
   void ImportNode();
   void CheckAttributes() const;
   Symbol ValueAt(const JsonEntry& entry, const std::string& who) const;
+  void Spend(int64_t nodes, const Annotations& annotations);
   void TakeValues(Model* model);
 
   JsonGraph graph_;
@@ -110,7 +111,7 @@ class Importer {
   std::vector<std::vector<Symbol>> values_;  // per node, its outputs
   std::set<std::string> variables_;
   std::map<std::string, std::vector<Symbol>> pieces_;  // of what was split, by its name
-  int64_t spent_ = 0;
+  int64_t spent_ = 0, spent_bytes_ = 0;
   mutable std::set<std::string, std::less<>> asked_;
 };
 

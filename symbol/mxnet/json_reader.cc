@@ -119,6 +119,7 @@ class Handler final : public nlohmann::json_sax<json> {
       Node().op = value;
       has_op_ = true;
     } else if (Where() == In::kNode && key_ == "name") {
+      CheckName(value);
       Node().name = value;
       has_name_ = true;
     } else if (Where() == In::kEntry || Where() == In::kHead) {

@@ -229,6 +229,7 @@ void Importer::ImportNodes(const Nodes& nodes) {
     const NodeProto& node = nodes[index];
     const std::string name = prefix_ + NameOf(node);
     try {
+      CheckName(NameOf(node));
       ImportNode(node, name);
     } catch (const Error& error) {
       Throw<ModelError>("node {}, {} {}: {}", index, FullName(node), QuotedName(name), error.message());
@@ -269,6 +270,7 @@ void Importer::ImportNode(const NodeProto& node, const std::string& name) {
 
 void Importer::Define(const std::string& name, ValuePtr value) {
   if (name.empty()) Throw<ModelError>("a value has no name");
+  CheckName(name);
   if (value->name.empty()) value->name = name;
   if (!frame_->values.emplace(name, std::move(value)).second) {
     Throw<ModelError>("{} is defined twice", QuotedName(name));

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "symbol/graph.h"
+#include "symbol/model/source.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/cast.h"
 
@@ -35,13 +36,16 @@ Shapes InferVisible(const Graph& graph, const ShapeMap& known) {
   return shapes;
 }
 
+constexpr size_t kMaxOutputs = 8;  // of a node, that are shown
+
 // Element types are told where they are others than float32; `types` has hidden outputs, too.
 std::string Text(const std::vector<std::optional<Shape>>& shapes, const std::vector<PartialType>& types) {
   std::string text;
-  for (size_t o = 0; o < shapes.size(); ++o) {
+  for (size_t o = 0; o < std::min(shapes.size(), kMaxOutputs); ++o) {
     text += (o == 0 ? "" : ", ") + (shapes[o] ? ToString(*shapes[o]) : "?");
     if (types[o].dtype && types[o].dtype != DType::kFloat32) text += fmt::format(" {}", *types[o].dtype);
   }
+  if (shapes.size() > kMaxOutputs) text += fmt::format(" and {} more", shapes.size() - kMaxOutputs);
   return text;
 }
 
@@ -172,13 +176,13 @@ std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node* node = graph.nodes[n].get();
     if (parameters.Contain(node)) continue;
-    Row row{fmt::format("{} ({})", node->name(), node->is_variable() ? "input" : node->op().name),
+    Row row{fmt::format("{} ({})", ShortName(node->name()), node->is_variable() ? "input" : node->op().name),
             Text(inferred[n], types[n]),
             Thousands(counts.of_layer[node]),
             {}};
     if (counts.unknown.contains(node)) row.parameters += " + ?";
     for (const Entry& input : node->inputs()) {
-      if (!parameters.Contain(input.node.get())) row.previous.push_back(input.node->name());
+      if (!parameters.Contain(input.node.get())) row.previous.push_back(ShortName(input.node->name()));
     }
     table.Add(row);
   }

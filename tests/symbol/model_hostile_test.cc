@@ -121,6 +121,24 @@ TEST(HostileModel, DamagedDataFilesAreFound) {
   }
 }
 
+TEST(HostileModel, NamesAreLimited) {
+  const auto error = [](size_t variable, size_t node, size_t id) {
+    proto::Model model;
+    model.mutable_graph()->add_variable()->set_name(std::string(variable, 'v'));
+    proto::Node& relu = *model.mutable_graph()->add_node();
+    relu.set_op("Activation");
+    relu.set_name(std::string(node, 'n'));
+    relu.set_id(std::string(id, 'i'));
+    relu.add_input(std::string(variable, 'v'));
+    model.mutable_graph()->add_output(std::string(id, 'i'));
+    return ErrorOf(Bytes(model));
+  };
+  EXPECT_EQ(error(4096, 4096, 4096), "nothing was thrown");
+  for (const auto& got : {error(4097, 1, 1), error(1, 4097, 1), error(1, 1, 4097)}) {
+    EXPECT_NE(got.find("...\" has more than 4096 bytes"), std::string::npos) << got;
+  }
+}
+
 TEST(HostileModel, NothingIsIgnored) {
   proto::Model model;
   model.mutable_graph()->add_variable()->set_name("x");

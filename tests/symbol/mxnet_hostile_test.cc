@@ -151,10 +151,22 @@ TEST(HostileMxnet, ListsMakeNoMoreNodesThanAllowed) {
         "[2, 0, 0]"));
   };
   EXPECT_NE(error("_split_v2", "[0, 0, 0]", "'indices': '(" + places + ")'").find("too many nodes"), std::string::npos);
+  // Nor of more bytes: each has the annotations of the node that it is a part of.
+  const std::string few = "'indices': '(" + places.substr(0, 30'000) + ")', '__mood__': '" + std::string(1 << 20, 'm');
+  ExpectErrorWithin(64 << 20, "too many bytes", [&] { throw Error(error("_split_v2", "[0, 0, 0]", few + "'")); });
   EXPECT_NE(error("slice_like", "[0, 0, 0], [1, 0, 0]", "'axes': '(" + places + ")'").find("expected axes"),
             std::string::npos);
   EXPECT_NE(error("broadcast_axis", "[0, 0, 0]", "'axis': '(" + places + ")', 'size': '(1)'").find("expected axes"),
             std::string::npos);
+}
+
+TEST(HostileMxnet, NamesAreLimited) {
+  const auto relu = [](size_t length) {
+    return MxnetGraph(MxnetNode("null", "data") + ", " + MxnetNode("relu", std::string(length, 'n'), "[0, 0, 0]"),
+                      "[1, 0, 0]");
+  };
+  EXPECT_EQ(ErrorOf(relu(4096)), "nothing was thrown");
+  EXPECT_NE(ErrorOf(relu(4097)).find("n...\" has more than 4096 bytes"), std::string::npos);
 }
 
 // Every operator with few and many inputs, and with numbers that are no axes, extents or counts; in little memory.

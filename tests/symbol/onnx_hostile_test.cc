@@ -91,6 +91,19 @@ TEST(HostileOnnx, SizesAreComparedWithWhatIsThere) {
   EXPECT_EQ(ErrorOf(SmallModel(), {.nodes = 3}), "ModelError: m.onnx: more than 3 nodes");
 }
 
+TEST(HostileOnnx, NamesAreLimited) {
+  const auto relu = [](size_t node, size_t value) {
+    const std::string y(value, 'y');
+    return ErrorOfGraph(
+        OnnxInput("x", "N, 2") +
+        fmt::format("node {{ op_type: 'Relu' input: 'x' output: '{}' name: '{}' }}", y, std::string(node, 'n')) +
+        OnnxOutput(y));
+  };
+  EXPECT_EQ(relu(4096, 4096), "nothing was thrown");
+  EXPECT_NE(relu(4097, 1).find("n...\" has more than 4096 bytes"), std::string::npos);
+  EXPECT_NE(relu(1, 4097).find("y...\" has more than 4096 bytes"), std::string::npos);
+}
+
 TEST(HostileOnnx, WhatShapeSubGraphsComputeIsLimited) {
   const std::string x = OnnxInput("x", "N, 2"), huge = OnnxInt64s("h", "1", "9000000000000000000");
   const std::string fill = OnnxNode("ConstantOfShape", "h", "y") + OnnxOutput("y");

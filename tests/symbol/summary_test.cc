@@ -69,6 +69,14 @@ TEST(Summary, UnknownShapesAreMarked) {
   EXPECT_NE(Summary(Square(Variable("x"), "s"), {}).find("s (Square)        ?"), std::string::npos);
 }
 
+// A file's names are anything.
+TEST(Summary, NamesAreFitForATerminal) {
+  const std::string text = Summary(Square(Variable("\033[31mred\nrow"), std::string(1000, 'x')), {});
+  EXPECT_NE(text.find("\\x1b[31mred\\x0arow (input) "), std::string::npos) << text;
+  EXPECT_NE(text.find(std::string(100, 'x') + "... (Square) "), std::string::npos) << text;
+  EXPECT_NE(Summary(SliceChannel(Variable("x"), {.num_outputs = 9}), {}).find("?, ? and 1 more "), std::string::npos);
+}
+
 TEST(Summary, AuxiliaryStatesAreCountedApart) {
   const Symbol net = Outputs(StatefulOp(), {Variable("data")}, "st")[0];
   const std::string text = Summary(net, {{"data", {2, 3}}});
