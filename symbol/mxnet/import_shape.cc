@@ -41,7 +41,10 @@ Symbol CodedShape(const Symbol& x, std::vector<int64_t> codes, bool reverse) {
     } else if (code == 0) {
       shape.push_back(extents(1));
     } else if (code == -2) {
-      if (i + 1 != codes.size()) Throw<ModelError>("attribute \"shape\": -2 can be imported as the last code only");
+      const auto reads = [](int64_t behind) { return behind < 1; };
+      if (std::ranges::any_of(std::span(codes).subspan(i + 1), reads)) {
+        Throw<ModelError>("attribute \"shape\": behind -2, which takes all axes, another code can be no extent");
+      }
       shape.push_back(reverse ? ShapeArray(x, {.begin = 0, .end = -next == 0 ? INT64_MAX : -next})
                               : ShapeArray(x, {.begin = next}));
     } else if (code == -3) {

@@ -175,6 +175,9 @@ TEST(MxnetImport, ReshapeCodes) {
   EXPECT_EQ(shape("(0, 0, -3)"), (Shape{2, 6, 20}));
   EXPECT_EQ(shape("(-1, 0)", true), (Shape{48, 5}));
   EXPECT_EQ(shape("(-2, -3)", true), (Shape{2, 6, 20}));
+  EXPECT_EQ(shape("(-2, 1, 1)"), (Shape{2, 6, 4, 5, 1, 1}));
+  EXPECT_EQ(shape("(0, -2, 1)"), (Shape{2, 6, 4, 5, 1}));
+  EXPECT_EQ(shape("(1, -2)", true), (Shape{1, 2, 6, 4, 5}));
   EXPECT_NE(ErrorOf("Reshape", "'shape': '(-5,)'"), "nothing was thrown");
   EXPECT_NE(ErrorOf("Reshape", "'shape': '(-2, 0)'"), "nothing was thrown");
 }
