@@ -261,6 +261,17 @@ TEST_F(DataCommandsTest, MxnetModelsAreModels) {
   const double before = accuracy("mlp-symbol.json");
   EXPECT_LT(before, 1);
   Succeeds({"predict", "--model", "mlp-symbol.json", "--data", data});
+  // One that ends in scores gets a softmax, whatever blocks gradients inside.
+  std::string scores = Read("mlp-symbol.json");
+  for (const auto& [from, to] : {std::pair("\"Activation\"", "\"BlockGrad\""),
+                                 {"{\"act_type\": \"relu\"}", "{}"},
+                                 {"[[14, 0, 0]]", "[[12, 0, 0]]"}}) {
+    ASSERT_NE(scores.find(from), std::string::npos) << from;
+    scores.replace(scores.find(from), std::string(from).size(), to);
+  }
+  Write("scores-symbol.json", scores);
+  fs::copy(PathOf("mlp-0000.params"), PathOf("scores-0000.params"));
+  Succeeds({"train", "--model", "scores-symbol.json", "--data", data, "--epochs", "1", "--checkpoints="});
   EXPECT_EQ(
       json::parse(Succeeds({"inspect", "--json", "--model", "mlp-symbol.json", "--shape", "6,4"}).out).at("parameters"),
       63);

@@ -93,8 +93,10 @@ Model AsClassifier(Model model) {
         node->is_variable() && !model.params.contains(node->name()) && !model.aux.contains(node->name());
     if (is_input) inputs.push_back(node);
   }
-  const bool has_loss = std::ranges::any_of(graph.nodes, [](const NodePtr& node) { return IsLoss(*node); });
-  if (inputs.size() != 1 || model.symbol.size() != 1 || has_loss) return model;
+  const auto is_loss = [&](const NodePtr& node) {
+    return IsLoss(*node) && (!node->op().blocks_gradient || node == graph.outputs[0].node);
+  };
+  if (inputs.size() != 1 || model.symbol.size() != 1 || std::ranges::any_of(graph.nodes, is_loss)) return model;
   const Node& input = *inputs[0];
   const Symbol data = Variable(
       kDataName, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
