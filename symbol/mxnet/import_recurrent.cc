@@ -77,7 +77,7 @@ std::vector<Symbol> Parameters(Importer& im, const Form& form) {
     constexpr std::string_view kEnding = "parameters";
     if (prefix.ends_with(kEnding)) prefix.erase(prefix.size() - kEnding.size());
     if (prefix == vector.name()) prefix += "_";
-    const HostTensor* value = im.ValueOf(vector);
+    const HostTensor* value = im.ValueOf(vector.name());
     const int64_t inputs = value == nullptr ? kUnknownDim : InputsOf(form, *value);
     return im.Split(vector, PiecesOf(form, prefix, inputs));
   }

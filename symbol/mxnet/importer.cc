@@ -31,13 +31,6 @@ const Rows& AllRows() {
 
 bool IsVariable(const JsonNode& node) { return node.op == "null"; }
 
-const HostTensor* FindValue(const std::string& name, std::initializer_list<const HostTensorMap*> maps) {
-  for (const HostTensorMap* values : maps) {
-    if (const auto found = values->find(name); found != values->end()) return &found->second;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 const ImportRow* FindImport(const std::string& op) {
@@ -83,7 +76,7 @@ void Importer::ImportVariable() {
   if (name().empty()) Throw<ModelError>("a variable needs a name");
   if (!variables_.insert(name()).second) Throw<ModelError>("another variable has this name");
   VariableOptions options = OptionsOf(*node_);
-  if (const HostTensor* value = FindValue(name(), {&params_.args, &params_.others})) {
+  if (const HostTensor* value = ValueOf(name())) {
     if (!options.shape) options.shape = value->shape();
     if (!options.dtype) options.dtype = value->dtype();
   }
@@ -132,8 +125,11 @@ std::vector<Symbol> Importer::AllInputs() {
   return inputs;
 }
 
-const HostTensor* Importer::ValueOf(const Symbol& variable) const {
-  return FindValue(variable.name(), {&params_.args, &params_.others});
+const HostTensor* Importer::ValueOf(const std::string& variable) const {
+  for (const HostTensorMap* values : {&params_.args, &params_.aux, &params_.others}) {
+    if (const auto found = values->find(variable); found != values->end()) return &found->second;
+  }
+  return nullptr;
 }
 
 std::vector<Symbol> Importer::Split(const Symbol& parameter, const std::vector<Piece>& pieces) {
@@ -146,7 +142,7 @@ std::vector<Symbol> Importer::Split(const Symbol& parameter, const std::vector<P
   }
   const Node& node = *parameter.entry().node;
   Spend(std::ssize(pieces), node.annotations());
-  const HostTensor* value = ValueOf(parameter);
+  const HostTensor* value = ValueOf(whole);
   Annotations annotations = node.annotations();
   annotations.erase("init");  // of the whole
   // By its name MXNet does not decay it, as it does weights.
@@ -196,8 +192,7 @@ void Importer::Spend(int64_t nodes, const Annotations& annotations) {
 // What was split is gone; all else stays, so that who uses the model says what does not fit.
 void Importer::TakeValues(Model* model) {
   for (const auto& [whole, made] : pieces_) {
-    params_.args.erase(whole);
-    params_.others.erase(whole);
+    for (HostTensorMap* values : {&params_.args, &params_.aux, &params_.others}) values->erase(whole);
   }
   const std::vector<std::string> states = model->symbol.ListAuxiliaryStates();
   const std::set<std::string> is_state(states.begin(), states.end());

@@ -84,7 +84,7 @@ class Importer {
   // follow one another in its value, take its place, with its annotations. Its value, if it is there, has as many
   // elements.
   std::vector<Symbol> Split(const Symbol& parameter, const std::vector<Piece>& pieces);
-  const HostTensor* ValueOf(const Symbol& variable) const;  // of a parameter; null if it is not there
+  const HostTensor* ValueOf(const std::string& variable) const;  // of a parameter; null if it is not there
 
   // Outputs, in order; all of a symbol's.
   void Out(const Symbol& outputs);

@@ -198,6 +198,7 @@ TEST(MxnetImport, AVectorOfRecurrentParametersIsSplit) {
   EXPECT_EQ(model.params.at("lstm_l0_h2h_weight").At(0), 24);
   EXPECT_EQ(model.params.at("lstm_l0_i2h_bias").At(0), 60);
   EXPECT_EQ(model.params.at("lstm_l0_h2h_bias").At(11), 83);
+  EXPECT_EQ(ParseMxnet(graph, {.aux = {{"lstm_parameters", vector}}}).params, model.params) << "what the graph says";
   // Without values the data's width is open.
   const Symbol open = ParseMxnet(graph).symbol;
   const InferredShapes shapes = InferShapes(open, {{"data", {5, 2, 7}}, {"h", {1, 2, 3}}, {"c", {1, 2, 3}}});
