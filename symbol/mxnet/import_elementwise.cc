@@ -52,11 +52,12 @@ void ImportHardSigmoid(Importer& im) {
   im.Out(HardSigmoid(im.In(0), im.Float("alpha", 0.2), im.Float("beta", 0.5), im.name()));
 }
 
-// x / sqrt(the last extent): the scores of attention.
+// x / sqrt(the last extent): the scores of attention. The extent is the sum of as many ones, of x's element type.
 void ImportDivSqrtDim(Importer& im) {
   const Symbol x = im.In(0);
-  const Symbol extent = Cast(ShapeArray(x, {.begin = -1}), {.dtype = DType::kFloat32});
-  im.Out(Div(x, Sqrt(extent), im.name()));
+  const Symbol rows = ReshapeBy({x, Concat({Indices({-1}), ShapeArray(x, {.begin = -1})}, {.axis = 0})});
+  const Symbol one = Slice(rows, {.begin = {0}, .end = {1}, .axes = {0}});
+  im.Out(Div(x, Sqrt(Sum(FullLike(one, {1}), {.axes = {1}})), im.name()));
 }
 
 // The first input alone counts; the second says what a gradient is like.

@@ -95,6 +95,14 @@ TEST(MxnetImport, DefaultsAreThoseOfMxnet) {
   EXPECT_EQ(softmax.ListOutputs(), (std::vector<std::string>{"n_output"}));
 }
 
+TEST(MxnetImport, ScoresOfAttentionAreOfAnyType) {
+  const Symbol scaled = OperatorOf("_contrib_div_sqrt_dim", "");
+  for (const Shape& shape : {Shape{4}, Shape{2, 3, 4}}) {
+    EXPECT_EQ(*InferShapes(scaled, {{"data", shape}}).outputs[0], shape);
+  }
+  EXPECT_EQ(InferDTypes(scaled, {{"data", DType::kFloat16}}).outputs[0], DType::kFloat16);
+}
+
 TEST(MxnetImport, AttributesThatAreWrongAreErrors) {
   const std::string who = "ModelError: m.json: node 2, \"Activation\" \"n\": ";
   const auto error = [](const std::string& attrs) { return ErrorOf("Activation", attrs, 2); };
