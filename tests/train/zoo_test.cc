@@ -94,6 +94,13 @@ TEST(Zoo, ModelsSayTheirInputShape) {
   }
 }
 
+TEST(Zoo, ExtentsThatCannotBeHalved) {
+  EXPECT_EQ(MessageOf<Error>([] {
+              ModelByName("unet", {.input = {1, 64, 60}});
+            }),
+            "Error: model \"unet\": rows and columns must be multiples of 8, got (1, 64, 60)");
+}
+
 TEST(Zoo, ParameterCounts) {
   const std::map<std::string, int64_t> counts = {
       {"mlp", 109386},

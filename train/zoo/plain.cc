@@ -66,6 +66,9 @@ Symbol Vgg11(const ZooOptions& options) {
 Symbol UNet(const ZooOptions& options) {
   constexpr int64_t kNarrowest = 16;
   constexpr int kDepth = 3;
+  if (options.input[1] % (1 << kDepth) != 0 || options.input[2] % (1 << kDepth) != 0) {
+    Throw("model \"unet\": rows and columns must be multiples of {}, got {}", 1 << kDepth, options.input);
+  }
   const auto twice = [&](Symbol x, int64_t filters, const std::string& unit) {
     for (const char* number : {"1", "2"}) {
       x = Relu(Norm(Conv(x, {.filters = filters}, unit + "_conv" + number), options, unit + "_bn" + number),
