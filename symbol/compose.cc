@@ -185,7 +185,7 @@ void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optio
     *types = infer(*graph, numbers);
   };
   for (int depth = 0; HasComposed(*graph) && depth < kMaxDepth; ++depth) {
-    replace(Compose(*graph, BoundForwardTypes(*graph, *types, *numbers, batch)));
+    replace(Compose(*graph, BoundForwardTypes(*graph, *types, numbers, batch)));
   }
   CheckComposed(*graph);
   if (devices > 1) CheckShares(*graph, *numbers);

@@ -216,12 +216,12 @@ GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, c
 GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const NodeTypes& types) {
   const Graph graph = Graph::Of(heads);
   Check(types.size() == graph.nodes.size(), "types are those of the graph of the heads");
-  return Backward(graph, wrt, InferredForwardTypes(graph, types)).Run(wrt, heads.ListOutputs());
+  return Backward(graph, wrt, BoundForwardTypes(graph, types)).Run(wrt, heads.ListOutputs());
 }
 
 std::vector<NextState> NextStates(const Symbol& heads, const NodeTypes& node_types) {
   const Graph graph = Graph::Of(heads);
-  const InferredForwardTypes types(graph, node_types);
+  const BoundForwardTypes types(graph, node_types);
   std::vector<NextState> next;
   const auto find = [&](const std::string& name) { return std::ranges::find(next, name, &NextState::name); };
   for (const NodePtr& node : graph.nodes) {

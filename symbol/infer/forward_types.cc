@@ -45,16 +45,6 @@ bool FollowEvenly(const PartialTypes& at_batch, const PartialTypes& one_more, co
 
 }  // namespace
 
-std::optional<Extents> InferredForwardTypes::ShapeOf(const Entry& value) const {
-  Extents extents;
-  for (const int64_t extent : types_[graph_.IndexOf(value.node)][value.output].shape) extents.push_back({extent, 0});
-  return extents;
-}
-
-std::optional<DType> InferredForwardTypes::DTypeOf(const Entry& value) const {
-  return types_[graph_.IndexOf(value.node)][value.output].dtype;
-}
-
 std::optional<Extents> BoundForwardTypes::ShapeOf(const Entry& value) const {
   return ExtentsOf(types_[graph_.IndexOf(value.node)][value.output], batch_);
 }
@@ -64,7 +54,7 @@ std::optional<DType> BoundForwardTypes::DTypeOf(const Entry& value) const {
 }
 
 std::optional<Numbers> BoundForwardTypes::NumbersOf(const Entry& value) const {
-  return numbers_[graph_.IndexOf(value.node)][value.output];
+  return numbers_ == nullptr ? std::nullopt : (*numbers_)[graph_.IndexOf(value.node)][value.output];
 }
 
 PartialTypes GivenForwardTypes::InferWith(int64_t batch, const DTypeMap* dtypes) const {

@@ -8,27 +8,12 @@
 
 namespace bindery {
 
-// Types that were inferred already, of one batch. Refers to both.
-class InferredForwardTypes final : public ForwardTypes {
- public:
-  InferredForwardTypes(const Graph& graph, const NodeTypes& types) : graph_(graph), types_(types) {}
-  std::optional<Extents> ShapeOf(const Entry& value) const override;
-  std::optional<DType> DTypeOf(const Entry& value) const override;
-  std::optional<Numbers> NumbersOf(const Entry&) const override { return std::nullopt; }
-  std::optional<int64_t> Batch() const override { return std::nullopt; }
-  bool OfEveryBatch() const override { return false; }
-
- private:
-  const Graph& graph_;
-  const NodeTypes& types_;
-};
-
-// The same, for what operators are made of at bind: with numbers, and extents that are the batch's follow it, so that
-// it is known where the batch is. Refers to all.
+// Types that were inferred already, of one batch. For what operators are made of at bind with numbers, and with the
+// batch: extents that are its follow it, so that it is known where it is. Refers to all.
 class BoundForwardTypes final : public ForwardTypes {
  public:
-  BoundForwardTypes(const Graph& graph, const NodeTypes& types, const NodeNumbers& numbers,
-                    std::optional<int64_t> batch)
+  BoundForwardTypes(const Graph& graph, const NodeTypes& types, const NodeNumbers* numbers = nullptr,
+                    std::optional<int64_t> batch = {})
       : graph_(graph), types_(types), numbers_(numbers), batch_(batch) {}
   std::optional<Extents> ShapeOf(const Entry& value) const override;
   std::optional<DType> DTypeOf(const Entry& value) const override;
@@ -39,7 +24,7 @@ class BoundForwardTypes final : public ForwardTypes {
  private:
   const Graph& graph_;
   const NodeTypes& types_;
-  const NodeNumbers& numbers_;
+  const NodeNumbers* const numbers_;
   const std::optional<int64_t> batch_;
 };
 

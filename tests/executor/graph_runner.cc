@@ -162,7 +162,7 @@ class Runner {
     NodeNumbers numbers;
     Infer(&numbers);
     while (HasComposed(graph_)) {
-      const Symbol by = Compose(graph_, BoundForwardTypes(graph_, types_, numbers, batch_));
+      const Symbol by = Compose(graph_, BoundForwardTypes(graph_, types_, &numbers, batch_));
       if (by.entries() == graph_.outputs) CheckComposed(graph_);
       graph_ = Graph::Of(by);
       Infer(&numbers);
