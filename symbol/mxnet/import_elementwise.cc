@@ -72,41 +72,21 @@ ImportFn Times(double factor) {
 std::span<const ImportRow> ElementwiseImports() {
   static const std::vector<ImportRow> rows = [] {
     std::vector<ImportRow> all = {
-        {"Cast", ImportCast},
-        {"ElementWiseSum", ImportSum},
         {"_contrib_div_sqrt_dim", ImportDivSqrtDim},
         {"_identity_with_attr_like_rhs", ImportLikeRhs},
         {"abs", Unary(Abs)},
-        {"add_n", ImportSum},
-        {"amp_cast", ImportCast},
         {"arccos", Unary(Acos)},
         {"arccosh", Unary(Acosh)},
         {"arcsin", Unary(Asin)},
         {"arcsinh", Unary(Asinh)},
         {"arctan", Unary(Atan)},
         {"arctanh", Unary(Atanh)},
-        {"broadcast_equal", Truth(Equal)},
-        {"broadcast_greater", Truth(Greater)},
-        {"broadcast_greater_equal", Truth(GreaterEqual)},
-        {"broadcast_hypot", [](Importer& im) { im.Out(Hypot(im.In(0), im.In(1), im.name())); }},
-        {"broadcast_lesser", Truth(Less)},
-        {"broadcast_lesser_equal", Truth(LessEqual)},
-        {"broadcast_logical_and", Truth(And)},
-        {"broadcast_logical_or", Truth(Or)},
-        {"broadcast_logical_xor", Truth(Xor)},
-        {"broadcast_maximum", Binary(Maximum)},
-        {"broadcast_minimum", Binary(Minimum)},
-        {"broadcast_mod", Binary(Mod)},
-        {"broadcast_not_equal", Truth(NotEqual)},
-        {"broadcast_power", Binary(Power)},
-        {"cast", ImportCast},
         {"cbrt", Unary(CubeRoot)},
         {"ceil", Unary(Ceil)},
         {"clip", ImportClip},
         {"cos", Unary(Cos)},
         {"cosh", Unary(Cosh)},
         {"degrees", Times(180 / std::numbers::pi)},
-        {"elemwise_sum", ImportSum},
         {"erf", Unary(Erf)},
         {"exp", Unary(Exp)},
         {"expm1", Unary(Expm1)},
@@ -143,26 +123,28 @@ std::span<const ImportRow> ElementwiseImports() {
     const auto add = [&](const ImportFn& import, std::initializer_list<const char*> names) {
       for (const char* name : names) all.push_back({name, import});
     };
+    add(ImportCast, {"Cast", "cast", "amp_cast"});
+    add(ImportSum, {"ElementWiseSum", "elemwise_sum", "add_n"});
     add(Unary([](const Symbol& x, const std::string& name) { return Identity(x, name); }),
         {"_copy", "identity", "_copyto", "_CrossDeviceCopy"});
     add(Binary(Add), {"_plus", "_Plus", "_add", "elemwise_add", "broadcast_add", "broadcast_plus", "_grad_add"});
     add(Binary(Sub), {"_minus", "_Minus", "_sub", "elemwise_sub", "broadcast_sub", "broadcast_minus"});
     add(Binary(Mul), {"_mul", "_Mul", "elemwise_mul", "broadcast_mul"});
     add(Binary(Div), {"_div", "_Div", "elemwise_div", "broadcast_div"});
-    add(Binary(Mod), {"_mod", "_Mod"});
-    add(Binary(Power), {"_power", "_Power"});
-    add(Binary(Maximum), {"_maximum", "_Maximum"});
-    add(Binary(Minimum), {"_minimum", "_Minimum"});
-    add([](Importer& im) { im.Out(Hypot(im.In(0), im.In(1), im.name())); }, {"_hypot", "_Hypot"});
-    add(Truth(Equal), {"_equal", "_Equal"});
-    add(Truth(NotEqual), {"_not_equal", "_Not_Equal"});
-    add(Truth(Greater), {"_greater", "_Greater"});
-    add(Truth(GreaterEqual), {"_greater_equal", "_Greater_Equal"});
-    add(Truth(Less), {"_lesser", "_Lesser"});
-    add(Truth(LessEqual), {"_lesser_equal", "_Lesser_Equal"});
-    add(Truth(And), {"_logical_and", "_Logical_And"});
-    add(Truth(Or), {"_logical_or", "_Logical_Or"});
-    add(Truth(Xor), {"_logical_xor", "_Logical_Xor"});
+    add(Binary(Mod), {"_mod", "_Mod", "broadcast_mod"});
+    add(Binary(Power), {"_power", "_Power", "broadcast_power"});
+    add(Binary(Maximum), {"_maximum", "_Maximum", "broadcast_maximum"});
+    add(Binary(Minimum), {"_minimum", "_Minimum", "broadcast_minimum"});
+    add([](Importer& im) { im.Out(Hypot(im.In(0), im.In(1), im.name())); }, {"_hypot", "_Hypot", "broadcast_hypot"});
+    add(Truth(Equal), {"_equal", "_Equal", "broadcast_equal"});
+    add(Truth(NotEqual), {"_not_equal", "_Not_Equal", "broadcast_not_equal"});
+    add(Truth(Greater), {"_greater", "_Greater", "broadcast_greater"});
+    add(Truth(GreaterEqual), {"_greater_equal", "_Greater_Equal", "broadcast_greater_equal"});
+    add(Truth(Less), {"_lesser", "_Lesser", "broadcast_lesser"});
+    add(Truth(LessEqual), {"_lesser_equal", "_Lesser_Equal", "broadcast_lesser_equal"});
+    add(Truth(And), {"_logical_and", "_Logical_And", "broadcast_logical_and"});
+    add(Truth(Or), {"_logical_or", "_Logical_Or", "broadcast_logical_or"});
+    add(Truth(Xor), {"_logical_xor", "_Logical_Xor", "broadcast_logical_xor"});
     return all;
   }();
   return rows;
