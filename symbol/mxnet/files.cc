@@ -24,11 +24,8 @@ int64_t EpochOf(std::string_view name, std::string_view prefix) {
   return error == std::errc() && end == name.data() + name.size() ? epoch : -1;
 }
 
-}  // namespace
-
-bool IsMxnetName(const std::string& path) { return path.ends_with(kGraph) || path.ends_with(kParams); }
-
-std::string FindMxnetParams(const std::string& graph_path) {
+// The .params that belong to a graph's file; empty if there are none.
+std::string FindParams(const std::string& graph_path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!graph_path.ends_with(kSymbol)) {
@@ -49,6 +46,10 @@ std::string FindMxnetParams(const std::string& graph_path) {
   return found;
 }
 
+}  // namespace
+
+bool IsMxnetName(const std::string& path) { return path.ends_with(kGraph) || path.ends_with(kParams); }
+
 Model LoadMxnet(const std::string& path, const ModelLimits& limits) {
   const auto read_params = [&](const std::string& file) {
     return ParseMxnetParams(ReadFile(file, limits.tensor_bytes), file, limits);
@@ -60,7 +61,7 @@ Model LoadMxnet(const std::string& path, const ModelLimits& limits) {
     return model;
   }
   const std::string graph = ReadFile(path, std::min(limits.file_bytes, kGraphBytes));
-  const std::string values = FindMxnetParams(path);
+  const std::string values = FindParams(path);
   return ParseMxnet(graph, values.empty() ? MxnetParams{} : read_params(values), path, limits);
 }
 

@@ -32,8 +32,6 @@ Model ParseMxnet(std::string_view json, MxnetParams params = {}, const std::stri
 // an architecture alone. A .params file is a model without a graph.
 bool IsMxnetName(const std::string& path);
 Model LoadMxnet(const std::string& path, const ModelLimits& limits);
-// The .params that belong to a graph's file; empty if there are none.
-std::string FindMxnetParams(const std::string& graph_path);
 
 // MXNet's operators that can be imported, sorted.
 std::vector<std::string> MxnetImports();
