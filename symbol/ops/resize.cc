@@ -71,15 +71,18 @@ std::vector<Symbol> ResampleGradient(const GradientContext& g) {
 // What is known of one axis.
 struct Line {
   int64_t in = 0, out = 0;
-  double scale = 1;           // out / in, or what it was rounded from
+  // The scale as a quotient, which is not rounded before it is used: out / in, or what these were rounded from.
+  double up = 1, down = 1;
   double begin = 0, end = 1;  // roi
+  double scale() const { return up / down; }
 };
 
 // Where output i lies; NaN where `extrapolation` stands.
 double Place(const ResizeAttrs& attrs, const Line& line, int64_t i) {
   const auto at = static_cast<double>(i), last_in = static_cast<double>(line.in - 1);
-  const double length = line.scale * static_cast<double>(line.in);
-  const double half = (at + 0.5) / line.scale - 0.5;
+  const double length = static_cast<double>(line.in) * line.up / line.down;
+  const auto unscaled = [&](double x) { return x * line.down / line.up; };
+  const double half = unscaled(at + 0.5) - 0.5;
   switch (attrs.coordinates) {
     case Coordinates::kHalfPixel: return half;
     case Coordinates::kHalfPixelSymmetric: {
@@ -88,8 +91,8 @@ double Place(const ResizeAttrs& attrs, const Line& line, int64_t i) {
     }
     case Coordinates::kPytorchHalfPixel: return length == 1 ? -0.5 : half;
     case Coordinates::kAlignCorners: return length == 1 ? 0 : at * last_in / (length - 1);
-    case Coordinates::kAsymmetric: return at / line.scale;
-    case Coordinates::kHalfPixelForNearest: return (at + 0.5) / line.scale;
+    case Coordinates::kAsymmetric: return unscaled(at);
+    case Coordinates::kHalfPixelForNearest: return unscaled(at + 0.5);
     case Coordinates::kCropAndResize: break;
   }
   const double part = line.end - line.begin;
@@ -121,7 +124,7 @@ double NearestWeight(NearestMode mode, double ratio, bool right) {
 ResampleAttrs TableOf(const ResizeAttrs& attrs, int axis, const Line& line) {
   ResampleAttrs table{.axis = axis, .extent = line.in, .starts = {0}, .outside = attrs.extrapolation};
   const bool nearest = attrs.mode == ResizeMode::kNearest;
-  const double shrink = attrs.antialias && !nearest ? std::min(line.scale, 1.0) : 1;
+  const double shrink = attrs.antialias && !nearest ? std::min(line.scale(), 1.0) : 1;
   const double reach = attrs.mode == ResizeMode::kCubic ? 2 : 1;
   const double farthest = std::min(std::ceil(reach / shrink), 0x1p31);  // `shrink` may be 0 where there is no output
   const auto before = static_cast<int64_t>(farthest) - 1;               // terms left of `left`
@@ -216,12 +219,13 @@ std::vector<Line> LinesOf(const ResizeAttrs& attrs, const std::vector<int64_t>& 
     line.in = extents[i];
     if (line.in == 0) Throw<ShapeError>("an extent of 0 cannot be resized");
     if (scaled) {
-      line.scale = attrs.scales[i];
+      line.up = attrs.scales[i];
       // ONNX' scales are of float32, where 0.7 times 10 is 7.
-      line.out = SizeFor(std::floor(static_cast<float>(line.scale) * static_cast<float>(line.in)));
+      line.out = SizeFor(std::floor(static_cast<float>(line.up) * static_cast<float>(line.in)));
     } else {
       line.out = rule::ExtentAt({attrs.sizes, attrs.sizes_batches}, i, batch.value_or(0));
-      line.scale = static_cast<double>(line.out) / static_cast<double>(line.in);
+      line.up = static_cast<double>(line.out);
+      line.down = static_cast<double>(line.in);
     }
     if (cropped) {
       line.begin = attrs.roi[i];
@@ -229,13 +233,13 @@ std::vector<Line> LinesOf(const ResizeAttrs& attrs, const std::vector<int64_t>& 
     }
   }
   if (attrs.aspect == AspectPolicy::kStretch || scaled || lines.empty()) return lines;
-  const auto less = [](const Line& a, const Line& b) { return a.scale < b.scale; };
-  const double scale = attrs.aspect == AspectPolicy::kNotLarger
-                           ? std::min_element(lines.begin(), lines.end(), less)->scale
-                           : std::max_element(lines.begin(), lines.end(), less)->scale;
+  const auto less = [](const Line& a, const Line& b) { return a.scale() < b.scale(); };
+  const Line decides =
+      attrs.aspect == AspectPolicy::kNotLarger ? std::ranges::min(lines, less) : std::ranges::max(lines, less);
   for (Line& line : lines) {
-    line.scale = scale;
-    line.out = SizeFor(std::floor(scale * static_cast<double>(line.in) + 0.5));
+    line.up = decides.up;
+    line.down = decides.down;
+    line.out = SizeFor(std::floor(static_cast<double>(line.in) * line.up / line.down + 0.5));
   }
   return lines;
 }
@@ -255,7 +259,8 @@ std::vector<Symbol> ComposeResize(const ComposeContext& c) {
   std::vector<size_t> order(axes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-    return lines[a].scale != lines[b].scale ? lines[a].scale < lines[b].scale : axes[a] > axes[b];
+    const double of_a = lines[a].scale(), of_b = lines[b].scale();
+    return of_a != of_b ? of_a < of_b : axes[a] > axes[b];
   });
   Symbol resized = c.inputs[0];
   for (const size_t i : order) {
