@@ -95,8 +95,9 @@ double Place(const ResizeAttrs& attrs, const Line& line, int64_t i) {
     case Coordinates::kHalfPixelForNearest: return unscaled(at + 0.5);
     case Coordinates::kCropAndResize: break;
   }
-  const double part = line.end - line.begin;
-  const double place = line.begin * last_in + (length == 1 ? part * last_in / 2 : at * part * last_in / (length - 1));
+  // Exact at both ends, where what is outside begins.
+  const double place = length == 1 ? (line.begin + line.end) / 2 * last_in
+                                   : (line.begin * (length - 1 - at) + line.end * at) * last_in / (length - 1);
   return place < 0 || place > last_in ? std::nan("") : place;
 }
 

@@ -40,5 +40,20 @@ TEST(Resize, PlacesOfSizesAreExact) {
   }
 }
 
+TEST(Resize, WhatEndsAtTheEdgeIsInside) {
+  for (int64_t from = 2; from <= 20; ++from) {
+    for (const double begin : {0.1, 0.2, 0.35, 0.85}) {
+      for (const int64_t to : {3, 10, 17}) {
+        const HostTensor y = Resized(from, to,
+                                     {.mode = ResizeMode::kLinear,
+                                      .coordinates = Coordinates::kCropAndResize,
+                                      .roi = {begin, 1},
+                                      .extrapolation = -1});
+        EXPECT_EQ(y.At(to - 1), from - 1) << from << " to " << to << " from " << begin;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bindery
