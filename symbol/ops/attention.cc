@@ -56,7 +56,7 @@ int64_t Product(int64_t a, int64_t b) {
 }
 
 struct AttentionValues {
-  Value query, key, value, mask, output, log_sum_exp;
+  Value query, key, value, mask, output, maximum, log_sum;
   std::optional<Value> score_grads = {};  // (N, H, T, S)
 };
 
@@ -100,7 +100,7 @@ void InferShapes(const AttentionAttrs& attrs, const AttentionValues& v) {
   set(v.key, kv_heads, keys, depth);
   set(v.value, kv_heads, keys, width);
   set(v.output, heads, queries, width);
-  v.log_sum_exp.Set({samples, heads, queries});
+  for (const Value& of_query : {v.maximum, v.log_sum}) of_query.Set({samples, heads, queries});
   const Shape scores{samples, heads, queries, keys};
   if (v.score_grads) v.score_grads->Set(scores);
   if (v.mask.shape() && !rule::StretchesTo(*v.mask.shape(), scores)) {
@@ -112,8 +112,8 @@ void InferTypes(const AttentionValues& v) {
   rule::SameDType({v.query, v.key, v.value, v.output});
   const std::optional<DType> dtype = v.query.dtype();
   if (!dtype) return;
-  if (!IsFloat(*dtype)) Throw<ShapeError>("takes floating point numbers, got {}", *dtype);
-  v.log_sum_exp.SetDType(rule::StatisticsDType(*dtype));
+  rule::ExpectFloat(v.query);
+  for (const Value& of_query : {v.maximum, v.log_sum}) of_query.SetDType(rule::StatisticsDType(*dtype));
   if (v.score_grads) v.score_grads->SetDType(*dtype);
   if (v.mask.dtype() != DType::kBool) v.mask.SetDType(*dtype);
 }
@@ -130,7 +130,7 @@ void InferAttention(InferContext& c) {
   const AttentionValues v{c.in(0), c.in(1), c.in(2), c.in(3), c.out(0), c.out(1)};
   InferTypes(v);
   InferShapes(c.attrs<AttentionAttrs>(), v);
-  for (const Value& to : {v.output, v.log_sum_exp}) {
+  for (const Value& to : {v.output, v.maximum, v.log_sum}) {
     for (const Value& from : {v.query, v.key, v.value}) CarrySamples(from, to, from.shape() ? from.shape()->rank() : 0);
     CarrySamples(v.mask, to, 4);
   }
@@ -145,7 +145,7 @@ void InferAttentionGrad(InferContext& c) {
   InferTypes(v);
   InferShapes(c.any_attrs().get<AttentionGradAttrs>(), v);
   for (int i = 0; i < 4; ++i) {
-    for (int from : {0, 1, 2, 3, 5, 6})
+    for (int from : {0, 1, 2, 3, 5, 6, 7})
       CarrySamples(c.in(from), c.out(i), c.in(from).shape() ? c.in(from).shape()->rank() : 0);
     CarrySamples(v.mask, c.out(i), 4);
   }
@@ -156,8 +156,7 @@ std::vector<Symbol> AttentionGradient(const GradientContext& g) {
   attrs.mask_grad = attrs.masked && g.wants(3) && g.dtype(3) != DType::kBool;
   std::vector<Symbol> inputs = {g.output_grad(0)};
   for (int i = 0; i < g.num_inputs(); ++i) inputs.push_back(g.input(i));
-  inputs.push_back(g.output(0));
-  inputs.push_back(g.output(1));
+  for (int i = 0; i < 3; ++i) inputs.push_back(g.output(i));
   const Symbol grads = Apply(AttentionGradOp(), attrs, std::move(inputs), "");
   std::vector<Symbol> result = {grads[0], grads[1], grads[2]};
   if (attrs.masked) result.push_back(attrs.mask_grad ? rule::SumTo(grads[3], g.shape(3)) : Symbol());
@@ -249,7 +248,7 @@ const OpDef& AttentionOp() {
       .doc = "y = softmax(cap(scale q k^T) + mask) v, of what the windows let a query see, for each sample and head.",
       .attrs_type = &AttrsOf<AttentionAttrs>(),
       .inputs = {"query", "key", "value", Optional("attention_mask", If(&AttentionAttrs::masked))},
-      .outputs = {"output", Hidden("log_sum_exp")},
+      .outputs = {"output", Hidden("maximum"), Hidden("log_sum")},
       .infer = InferAttention,
       .check = [](const AnyAttrs& attrs) { CheckAttentionAttrs(attrs.get<AttentionAttrs>()); },
       .gradient = AttentionGradient,
@@ -258,15 +257,16 @@ const OpDef& AttentionOp() {
   return op;
 }
 
-// With p = exp(s - log_sum_exp) of the scores s, and dp = dy v^T: ds = p (dp - sum_e dy_e y_e) for each query, and
-// dv = p^T dy, dq = scale ds k, dk = scale ds^T q.
+// With p = exp(s - maximum - log_sum) of the scores s, and dp = dy v^T: ds = p (dp - sum_e dy_e y_e) for each query, and
+// dv = p^T dy, dq = scale ds k, dk = scale ds^T q. Of maximum + log_sum nothing of the latter would be left where a mask
+// of great numbers hides all keys.
 const OpDef& AttentionGradOp() {
   static const OpDef op = {
       .name = "AttentionGrad",
       .doc = "Attention's gradients, for which the scores are computed again.",
       .attrs_type = &AttrsOf<AttentionGradAttrs>(),
-      .inputs = {"output_grad", "query", "key", "value", Optional("attention_mask", If(IsMasked)), "output",
-                 "log_sum_exp"},
+      .inputs = {"output_grad", "query", "key", "value", Optional("attention_mask", If(IsMasked)), "output", "maximum",
+                 "log_sum"},
       .outputs = {"query_grad", "key_grad", "value_grad", Optional("score_grad", If(&AttentionGradAttrs::mask_grad))},
       .infer = InferAttentionGrad,
       .check = [](const AnyAttrs& attrs) { CheckAttentionAttrs(attrs.get<AttentionGradAttrs>()); },

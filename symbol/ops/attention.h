@@ -75,7 +75,8 @@ struct KeyRange {
 };
 KeyRange SeenKeys(const AttentionAttrs& attrs, int64_t query, int64_t keys);
 
-const OpDef& AttentionOp();      // (query, key, value [, mask]) -> output, log_sum_exp (N, H, T), which is hidden
-const OpDef& AttentionGradOp();  // (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
+const OpDef& AttentionOp();  // (query, key, value [, mask]) -> output, maximum, log_sum (N, H, T), which are hidden
+const OpDef&
+AttentionGradOp();  // (dy, query, key, value [, mask], output, maximum, log_sum) -> dq, dk, dv [, d scores]
 
 }  // namespace bindery

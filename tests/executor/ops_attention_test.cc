@@ -86,6 +86,29 @@ TEST(Attention, WindowsAreMasks) {
   }
 }
 
+// Of a query whose keys are all masked by a great number, each has its share of the gradient.
+TEST(Attention, AllKeysMayBeMasked) {
+  const Symbol q = Variable("q"), k = Variable("k"), v = Variable("v"), mask = Variable("mask");
+  const std::vector<std::string> wrt = {"v"};
+  const Symbol grad = Gradient(MakeLoss(Sum(Attention(q, k, v, mask, {}, "y"))), wrt).gradients[0];
+  constexpr int64_t kKeys = 70;
+  for (const double number : {-1e9, -3.4e38}) {
+    HostTensorMap inputs = {{"q", Uniform({1, 1, 3, 4})},
+                            {"k", Uniform({1, 1, kKeys, 4})},
+                            {"v", Uniform({1, 1, kKeys, 2})},
+                            {"mask", HostTensor::Full(DType::kFloat32, {1, 1, 1, kKeys}, number)}};
+    for (auto& [name, value] : inputs) value = value.Cast(DType::kFloat32);
+    for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+      const HostTensor dv = RunGraph(grad, inputs, {.policy = policy}).outputs[0];
+      for (int64_t e = 0; e < 2; ++e) {
+        double sum = 0;
+        for (int64_t key = 0; key < kKeys; ++key) sum += dv.At(key * 2 + e);
+        EXPECT_NEAR(sum, 3, 1e-4) << number;
+      }
+    }
+  }
+}
+
 TEST(Attention, HeadsAreProjected) {
   const Symbol x = Variable("x");
   const Symbol y = MultiHeadAttention(x, x, x, {}, {.width = 8, .heads = 4, .kv_heads = 2, .causal = true}, "mha");

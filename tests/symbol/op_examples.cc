@@ -310,9 +310,9 @@ void AddSequences(Examples& e) {
   e.Add(AttentionOp(), folded, {{5, 3, 12}, {5, 4, 6}, {5, 4, 4}});
   e.Add(AttentionOp(), apart, {{5, 4, 3, 2}, {5, 2, 6, 2}, {5, 2, 6, 7}, {5, 1, 3, 6}});
   e.Add(AttentionGradOp(), AttentionGradAttrs{folded, false},
-        {{5, 3, 8}, {5, 3, 12}, {5, 4, 6}, {5, 4, 4}, {5, 3, 8}, {5, 4, 3}});
+        {{5, 3, 8}, {5, 3, 12}, {5, 4, 6}, {5, 4, 4}, {5, 3, 8}, {5, 4, 3}, {5, 4, 3}});
   e.Add(AttentionGradOp(), AttentionGradAttrs{apart, true},
-        {{5, 4, 3, 7}, {5, 4, 3, 2}, {5, 2, 6, 2}, {5, 2, 6, 7}, {3, 6}, {5, 4, 3, 7}, {5, 4, 3}});
+        {{5, 4, 3, 7}, {5, 4, 3, 2}, {5, 2, 6, 2}, {5, 2, 6, 7}, {3, 6}, {5, 4, 3, 7}, {5, 4, 3}, {5, 4, 3}});
   // recurrent.h
   const RecurrentAttrs lstm{
       .hidden = 2, .reverse = true, .peepholes = true, .coupled = true, .clip = 3, .initial = true, .lengths = true};

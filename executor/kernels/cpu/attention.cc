@@ -140,7 +140,7 @@ struct Pieces {
   Real* Take(int64_t elements) { return std::exchange(next, next + elements); }
 };
 
-// (query, key, value [, mask]) -> output, log_sum_exp
+// (query, key, value [, mask]) -> output, maximum, log_sum
 template <class Real, bool kRounds = false>
 MaybeKernel MakeAttention(const KernelSpec& spec) {
   const Scores<Real, kRounds> scores(spec, spec.attributes<AttentionAttrs>(), 0);
@@ -202,16 +202,16 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
                                .columns = b.queries});
         }
         Real* y = args.out<Real>(0) + scores.Start(f.output, b.sample, b.head, b.query);
-        Real* log_sum_exp = args.out<Real>(1);
+        Real *maximum = args.out<Real>(1), *log_sum = args.out<Real>(2);
         for (int64_t q = 0; q < b.queries; ++q) {
           const bool sees_nothing = total[q] == 0;
           const Real inverse = 1 / total[q];
           for (int64_t i = 0; i < f.width; ++i) {
             y[q * f.output.row + i] = sees_nothing ? 0 : sums[i * kTile + q] * inverse;
           }
-          if (!log_sum_exp) continue;
-          log_sum_exp[(b.sample * f.heads + b.head) * f.queries + b.query + q] =
-              sees_nothing ? 0 : max[q] + std::log(total[q]);
+          const int64_t row = (b.sample * f.heads + b.head) * f.queries + b.query + q;
+          if (maximum) maximum[row] = sees_nothing ? 0 : max[q];
+          if (log_sum) log_sum[row] = sees_nothing ? 0 : std::log(total[q]);
         }
       }
     });
@@ -236,7 +236,7 @@ struct Backward {
     const AttentionForm& f = scores.form;
     const int64_t depth = RoundUp(f.depth, kTile), width = RoundUp(f.width, kTile);
     const int64_t both = CheckedAdd(depth, width);
-    return CheckedMul(kTile, CheckedAdd(CheckedMul(both, CheckedAdd(key_panels(), 4)), 3 * kTile + 2));
+    return CheckedMul(kTile, CheckedAdd(CheckedMul(both, CheckedAdd(key_panels(), 4)), 3 * kTile + 3));
   }
 
   void Run(const Arguments& args, const Part& part, Real* memory) const {
@@ -250,7 +250,8 @@ struct Backward {
     Real *const dy_columns = scratch.Take(width), *const dy_rows = scratch.Take(width);
     Real *const p = scratch.Take(kTile * kTile), *const dp = scratch.Take(kTile * kTile);
     Real* const slopes = scratch.Take(kTile * kTile);
-    Real *const log_sum_exp = scratch.Take(kTile), *const dots = scratch.Take(kTile);
+    Real *const maximum = scratch.Take(kTile), *const log_sum = scratch.Take(kTile);
+    Real* const dots = scratch.Take(kTile);
     const auto& loops = scores.loops;
     const auto times = loops.template BinaryOf<native::fn::Mul>();
     const auto add = scores.add_products;
@@ -278,8 +279,10 @@ struct Backward {
         LoadPanels(q, f.query.row, b.queries, f.depth, scores.query_factor, rows);
         LoadColumns(dy, f.output.row, b.queries, f.width, Real{1}, dy_columns);
         LoadPanels(dy, f.output.row, b.queries, f.width, Real{1}, dy_rows);
-        std::fill_n(log_sum_exp, 2 * kTile, Real{0});
-        std::copy_n(args.in<Real>(output + 1) + (sample * f.heads + head) * f.queries + query, b.queries, log_sum_exp);
+        std::fill_n(maximum, 3 * kTile, Real{0});  // and log_sum and dots
+        const int64_t row = (sample * f.heads + head) * f.queries + query;
+        std::copy_n(args.in<Real>(output + 1) + row, b.queries, maximum);
+        std::copy_n(args.in<Real>(output + 2) + row, b.queries, log_sum);
         for (int64_t i = 0; i < b.queries; ++i) {
           dots[i] = static_cast<Real>(loops.dot(dy + i * f.output.row, y + i * f.output.row, f.width));
         }
@@ -290,7 +293,8 @@ struct Backward {
           b.key = block * kTile;
           b.keys = std::min(kTile, f.keys - b.key);
           scores.Compute(args, 1, b, columns, p, slopes);
-          scores.Subtract(b, p, log_sum_exp);
+          scores.Subtract(b, p, maximum);
+          scores.Subtract(b, p, log_sum);
           scores.Exponentials(b, p);
           if (part.of_keys)
             AddToPanels(add, p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
@@ -334,7 +338,7 @@ struct Backward {
   }
 };
 
-// (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
+// (dy, query, key, value [, mask], output, maximum, log_sum) -> dq, dk, dv [, d scores]
 template <class Real, bool kRounds = false>
 MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<AttentionGradAttrs>();

@@ -40,7 +40,7 @@ AttentionShape ShapeOf(const KernelSpec& spec, const AttentionAttrs& attrs, size
   return shape;
 }
 
-// (query, key, value [, mask]) -> output, log_sum_exp
+// (query, key, value [, mask]) -> output, maximum, log_sum
 MaybeKernel MakeAttention(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<AttentionAttrs>();
   const DType dtype = spec.inputs[0].dtype;
@@ -54,7 +54,8 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
     args.value = launches.in(2);
     if (masked) args.shape.mask = launches.in(3);
     args.out = launches.out(0);
-    args.log_sum = launches.out(1);
+    args.maximum = launches.out(1);
+    args.log_sum = launches.out(2);
     if (plain && AddLibraryAttention(launches, *plain, args)) return;
     args.products = args.parts = {launches.scratch(), ValueOf(dtype)};
     launches.AddRows(args);
@@ -65,7 +66,7 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
   return kernel;
 }
 
-// (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
+// (dy, query, key, value [, mask], output, maximum, log_sum) -> dq, dk, dv [, d scores]
 MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<AttentionGradAttrs>();
   const DType dtype = spec.inputs[0].dtype;
@@ -82,8 +83,10 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
     args.key = launches.in(2);
     args.value = launches.in(3);
     if (masked) args.shape.mask = launches.in(4);
-    args.output = launches.in(masked ? 5 : 4);
-    args.log_sum = launches.in(masked ? 6 : 5);
+    const int output = masked ? 5 : 4;
+    args.output = launches.in(output);
+    args.maximum = launches.in(output + 1);
+    args.log_sum = launches.in(output + 2);
     args.dq = launches.out(0);
     args.dk = launches.out(1);
     args.dv = launches.out(2);

@@ -23,7 +23,7 @@ struct AttentionShape {
   int64_t first = 0, last = 0;
 };
 
-// (query, key, value) -> output, log_sum_exp. `products` (rows, keys), of queries and keys, and `parts` (rows, keys),
+// (query, key, value) -> output, maximum, log_sum. `products` (rows, keys), of queries and keys, and `parts` (rows, keys),
 // the probabilities, are scratch, and may be the same memory if they are of one type.
 struct AttentionArgs {
   static constexpr const char* kName = "bindery_attention";
@@ -32,15 +32,15 @@ struct AttentionArgs {
   Rows rows = {};
   AttentionShape shape = {};
   Source query = {}, key = {}, value = {};
-  Target out = {}, log_sum = {};
+  Target out = {}, maximum = {}, log_sum = {};
   Target products = {}, parts = {};
   void Addresses(const auto& visit) {
     for (Source* source : {&query, &key, &value, &shape.mask}) visit(source->data);
-    for (Target* target : {&out, &log_sum, &products, &parts}) visit(target->data);
+    for (Target* target : {&out, &maximum, &log_sum, &products, &parts}) visit(target->data);
   }
 };
 
-// (dy, query, key, value, output, log_sum_exp) -> of each query dq [, d scores], and what keys need: `parts` and
+// (dy, query, key, value, output, maximum, log_sum) -> of each query dq [, d scores], and what keys need: `parts` and
 // `slopes` (rows, keys), the probabilities and the gradients of products, are scratch; then of each key dk, dv.
 // `value_products` (rows, keys) are of dy and values; they and slopes may be the same memory, as products and parts
 // may.
@@ -51,12 +51,13 @@ struct AttentionGradArgs {
   int32_t by_library = 0;  // both products are there already, and others make dq, dk and dv of parts and slopes
   Rows rows = {};
   AttentionShape shape = {};
-  Source dy = {}, query = {}, key = {}, value = {}, output = {}, log_sum = {};
+  Source dy = {}, query = {}, key = {}, value = {}, output = {}, maximum = {}, log_sum = {};
   Target dq = {}, dk = {}, dv = {}, dmask = {};
   Source products = {}, value_products = {};
   Target parts = {}, slopes = {};
   void Addresses(const auto& visit) {
-    for (Source* source : {&dy, &query, &key, &value, &output, &log_sum, &shape.mask, &products, &value_products}) {
+    for (Source* source :
+         {&dy, &query, &key, &value, &output, &maximum, &log_sum, &shape.mask, &products, &value_products}) {
       visit(source->data);
     }
     for (Target* target : {&dq, &dk, &dv, &dmask, &parts, &slopes}) visit(target->data);

@@ -84,8 +84,11 @@ __device__ void Run(const Block& block, const AttentionArgs& args) {
                    sees ? std::exp(score.score - sum.max) / sum.sum : Value{0});
       });
       team.Once([&] {
-        const Value log = sees ? sum.max + std::log(sum.sum) : Value{0};
-        if (args.log_sum.data) PutWrapped(args.log_sum.data, args.log_sum.dtype, row, log);
+        const auto put = [&](const Target& out, Value value) {
+          if (out.data) PutWrapped(out.data, out.dtype, row, sees ? value : Value{0});
+        };
+        put(args.maximum, sum.max);
+        put(args.log_sum, std::log(sum.sum));
       });
       if (args.by_library) return;
       const Value* const parts = static_cast<const Value*>(args.parts.data) + first;
@@ -106,12 +109,12 @@ __device__ void OfQuery(const Team& team, const AttentionGradArgs& args, int64_t
   const int64_t first = row * s.keys, at = At(s.output, q.sample, q.head, q.query);
   const Value dot = SumOf<Value>(
       team, s.width, [&](int64_t e) { return Element<Value>(args.dy, at + e) * Element<Value>(args.output, at + e); });
-  const Value log = Element<Value>(args.log_sum, row);
+  const Value max = Element<Value>(args.maximum, row), log = Element<Value>(args.log_sum, row);
   team.ForEach(s.keys, [&](int64_t k) {
     const Score<Value> score = ScoreOf<Value>(s, q, k, [&] {
       return args.by_library ? Element<Value>(args.products, first + k) : ProductOf<Value>(args, q, k);
     });
-    const Value p = std::exp(score.score - log);
+    const Value p = std::exp(score.score - max - log);
     if (args.parts.data) PutWrapped(args.parts.data, args.parts.dtype, first + k, p);
     if (!args.slopes.data && !args.dmask.data) return;
     const Value dp = args.by_library

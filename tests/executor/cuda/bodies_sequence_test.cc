@@ -50,12 +50,15 @@ HostTensor ProductsOf(const HostTensor& a, const HostTensor& b, int64_t columns,
 
 void ExpectAttention(AttentionAttrs attrs, DType dtype) {
   constexpr int64_t kSamples = 2, kHeads = 4, kQueries = 7, kKeys = 70, kDepth = 5, kWidth = 6;
-  const HostTensor query = Uniform({kSamples, kHeads, kQueries, kDepth}, -2, 2).Cast(dtype);
+  HostTensor query = Uniform({kSamples, kHeads, kQueries, kDepth}, -2, 2).Cast(dtype);
   const HostTensor key = Uniform({kSamples, 2, kKeys, kDepth}, -2, 2).Cast(dtype);
   const HostTensor value = Uniform({kSamples, 2, kKeys, kWidth}).Cast(dtype);
   const HostTensor dy = Uniform({kSamples, kHeads, kQueries, kWidth}).Cast(dtype);
   HostTensor mask = Uniform({kHeads, 1, kKeys}).Cast(dtype);
   for (int64_t k = 0; k < kKeys; ++k) mask.Set(k, -INFINITY);  // the first head sees nothing
+  // And the second all alike, behind a number in which their scores would be lost.
+  for (int64_t k = kKeys; k < 2 * kKeys; ++k) mask.Set(k, -1e9);
+  for (int64_t i = 0; i < kQueries * kDepth && attrs.masked; ++i) query.Set(kQueries * kDepth + i, 0);
   std::vector<HostTensor> inputs = {query, key, value};
   AttentionShape shape = ShapeOf(attrs, query.shape(), key.shape(), value.shape());
   if (attrs.masked) {
@@ -63,7 +66,7 @@ void ExpectAttention(AttentionAttrs attrs, DType dtype) {
     shape.mask = From(mask);
     std::ranges::copy(MaskStrides(mask.shape()), shape.mask_strides);
   }
-  const auto forward = Reference(AttentionOp(), attrs, inputs, 2);
+  const auto forward = Reference(AttentionOp(), attrs, inputs, 3);
   inputs.insert(inputs.begin(), dy);
   inputs.insert(inputs.end(), forward.begin(), forward.end());
   const size_t outputs = attrs.masked ? 4 : 3;
@@ -84,7 +87,8 @@ void ExpectAttention(AttentionAttrs attrs, DType dtype) {
                          .key = args.key,
                          .value = args.value,
                          .output = From(forward[0]),
-                         .log_sum = From(forward[1]),
+                         .maximum = From(forward[1]),
+                         .log_sum = From(forward[2]),
                          .parts = To(&first),
                          .slopes = To(&second)};
   AttentionArgs around = args;  // a library's products, which are there already
@@ -96,7 +100,8 @@ void ExpectAttention(AttentionAttrs attrs, DType dtype) {
     args.rows.by_block = by_block;
     ExpectWrites(forward, kKeys, [&](const std::vector<Target>& out, int blocks, int threads) {
       args.out = out[0];
-      args.log_sum = out[1];
+      args.maximum = out[1];
+      args.log_sum = out[2];
       args.products = args.parts = To(&first);
       RunOnCpu(args, blocks, threads);
     });
@@ -116,11 +121,12 @@ void ExpectAttention(AttentionAttrs attrs, DType dtype) {
       RunOnCpu(grad, blocks, threads);
     });
     around.rows = grad_around.rows = args.rows;
-    ExpectWrites({parts, forward[1]}, kKeys, [&](const std::vector<Target>& out, int blocks, int threads) {
+    ExpectWrites({parts, forward[1], forward[2]}, kKeys, [&](const std::vector<Target>& out, int blocks, int threads) {
       HostTensor copy = products;
       around.products = To(&copy);
       around.parts = out[0];
-      around.log_sum = out[1];
+      around.maximum = out[1];
+      around.log_sum = out[2];
       RunOnCpu(around, blocks, threads);
     });
     ExpectWrites({parts, slopes}, kKeys, [&](const std::vector<Target>& out, int blocks, int threads) {
