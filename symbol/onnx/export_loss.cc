@@ -4,6 +4,7 @@
 
 #include "symbol/onnx/exporter.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery::onnx {
 namespace {
@@ -13,10 +14,10 @@ namespace {
 void ExportCrossEntropy(Exporter& ex) {
   const auto& attrs = ex.attrs<CrossEntropyAttrs>();
   const int64_t rank = ex.RankOfInput(0), axis = attrs.axis < 0 ? attrs.axis + rank : attrs.axis;
-  const DType dtype = ex.DTypeOfInput(0);
+  const DType dtype = rule::StatisticsDType(ex.DTypeOfInput(0));
   const auto number = [&](double value) { return ex.Number(value, dtype); };
   const std::string axes = ex.Ints({axis}, "axis");
-  std::string logarithms = ex.In(0);
+  std::string logarithms = ex.In(0, dtype);
   if (!attrs.log_input) {
     logarithms = ex.Add("LogSoftmax", {logarithms});
     ex.Set("axis", axis);
@@ -34,7 +35,7 @@ void ExportCrossEntropy(Exporter& ex) {
   own = ex.Add("Squeeze", {own, axes});
   std::string weight;
   if (attrs.use_weight) {
-    weight = ex.Add("Gather", {ex.In(2), label});
+    weight = ex.Add("Gather", {ex.In(2, dtype), label});
     own = ex.Add("Mul", {own, weight});
   } else {
     weight = ex.Add("Expand", {number(1), ex.Add("Shape", {label})});
@@ -49,7 +50,7 @@ void ExportCrossEntropy(Exporter& ex) {
     if (attrs.use_weight) {
       std::vector<int64_t> of_classes(static_cast<size_t>(rank - axis), 1);
       of_classes[0] = -1;
-      all = ex.Add("Mul", {all, ex.Add("Reshape", {ex.In(2), ex.Ints(of_classes, "classes")})});
+      all = ex.Add("Mul", {all, ex.Add("Reshape", {ex.In(2, dtype), ex.Ints(of_classes, "classes")})});
     }
     all = ex.Add("ReduceSum", {all, axes});
     ex.Set("keepdims", int64_t{0});

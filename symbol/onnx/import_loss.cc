@@ -23,14 +23,20 @@ CrossEntropyAttrs AttrsOf(const Importer& im) {
           .use_weight = im.Has(2)};
 }
 
+// In ONNX a loss is of its data's type.
+void OutLoss(Importer& im, const Symbol& loss) {
+  const DType dtype = im.DTypeOf(im.In(0));
+  im.Out(SizeOf(dtype) == 2 ? Cast(loss, {.dtype = dtype}) : loss);
+}
+
 void ImportNegativeLogLikelihood(Importer& im) {
   const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
-  im.Out(NegativeLogLikelihood(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
+  OutLoss(im, NegativeLogLikelihood(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
 }
 
 void ImportSoftmaxCrossEntropy(Importer& im) {
   const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
-  im.Out(SoftmaxCrossEntropy(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
+  OutLoss(im, SoftmaxCrossEntropy(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
   if (im.Wanted(1)) im.Out(1, LogSoftmax(im.In(0), {.axis = 1}));
 }
 

@@ -20,13 +20,13 @@ void CheckCrossEntropyAttrs(const AnyAttrs& any) {
   }
 }
 
-// `of_labels` have data's shape without the axis and its type; the labels may have another.
+// `of_labels` have data's shape without the axis, and not 16 bits, in which their sum would be lost; the labels may have
+// any type.
 void InferLosses(const CrossEntropyAttrs& attrs, Value data, Value label, Value weight,
-                 std::initializer_list<Value> of_labels, std::initializer_list<Value> statistics) {
+                 std::initializer_list<Value> of_labels) {
   rule::ExpectFloat(data);
   rule::SameDType({data, weight});
-  for (const Value& value : of_labels) rule::SameDType({data, value});
-  for (const Value& value : statistics) {
+  for (const Value& value : of_labels) {
     if (data.dtype()) value.SetDType(rule::StatisticsDType(*data.dtype()));
   }
   if (!data.shape()) return;
@@ -35,14 +35,13 @@ void InferLosses(const CrossEntropyAttrs& attrs, Value data, Value label, Value 
   label.Set(data.shape()->Erase(axis));
   if (label.shape()) data.Set(label.shape()->Insert(axis, (*data.shape())[axis]));
   for (const Value& value : of_labels) value.Set(data.shape()->Erase(axis));
-  for (const Value& value : statistics) value.Set(data.shape()->Erase(axis));
   weight.Set({(*data.shape())[axis]});
   if (weight.shape()) data.Set(data.shape()->With(axis, (*weight.shape())[0]));
 }
 
 void InferForward(InferContext& c) {
   const auto& attrs = c.attrs<CrossEntropyAttrs>();
-  InferLosses(attrs, c.in(0), c.in(1), c.in(2), {c.out(0), c.out(1)}, {c.out(2), c.out(3)});
+  InferLosses(attrs, c.in(0), c.in(1), c.in(2), {c.out(0), c.out(1), c.out(2), c.out(3)});
   if (!c.in(0).shape()) return;
   const int along = rule::Axis(attrs.axis, *c.in(0).shape());
   for (int i = 0; i < 4; ++i) {
@@ -53,7 +52,7 @@ void InferForward(InferContext& c) {
 void InferBackward(InferContext& c) {
   const auto& attrs = c.attrs<CrossEntropyAttrs>();
   rule::Same({c.in(1), c.out(0)});
-  InferLosses(attrs, c.in(1), c.in(2), c.in(3), {c.in(0)}, {c.in(4), c.in(5)});
+  InferLosses(attrs, c.in(1), c.in(2), c.in(3), {c.in(0), c.in(4), c.in(5)});
   rule::Same({c.in(1), c.out(0)});
   if (!c.in(1).shape()) return;
   const int along = rule::Axis(attrs.axis, *c.in(1).shape());

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "symbol/gradient.h"
+#include "symbol/ops/cross_entropy.h"
 #include "symbol/ops/loss.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -15,6 +16,23 @@ TEST(Operators, CrossEntropy) { CheckOperators(CrossEntropyCases()); }
 TEST(Operators, CTC) { CheckOperators(CTCCases()); }
 TEST(Operators, Loss) { CheckOperators(LossCases()); }
 TEST(Operators, Measure) { CheckOperators(MeasureCases()); }
+
+// The sum of these losses is no float16.
+TEST(CrossEntropy, OfManyLabelsIn16Bits) {
+  constexpr int64_t kLabels = 9000;
+  HostTensor data(DType::kFloat16, {kLabels, 2}), label(DType::kFloat16, {kLabels});
+  for (int64_t i = 0; i < kLabels; ++i) data.Set(2 * i + 1, 8);
+  const Symbol loss = SoftmaxCrossEntropy(Variable("x"), Variable("label"), {}, LossReduction::kMean, {}, "loss");
+  const std::vector<std::string> wrt = {"x"};
+  const Symbol all = Group({loss, Gradient(MakeLoss(loss), wrt).gradients[0]});
+  for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+    const std::vector<HostTensor> r = RunGraph(all, {{"x", data}, {"label", label}}, {.policy = policy}).outputs;
+    EXPECT_EQ(r[0].dtype(), DType::kFloat32);
+    EXPECT_NEAR(r[0].At(0), 8.000335, 1e-4);
+    EXPECT_EQ(r[1].dtype(), DType::kFloat16);
+    EXPECT_NEAR(r[1].At(0), -1.0 / kLabels, 1e-6);
+  }
+}
 
 class LossTest : public testing::TestWithParam<KernelPolicy> {
  protected:

@@ -298,7 +298,7 @@ constexpr KernelEntry kEntries[] = {
     {"LogSoftmaxGrad", OfReals<MakeLogSoftmaxGrad<float>, MakeLogSoftmaxGrad<double>>},
     {"Hardmax", OfReals<MakeHardmax<float>, MakeHardmax<double>>},
     {"CrossEntropy", OfReals<MakeCrossEntropy<float>, MakeCrossEntropy<double>>},
-    {"CrossEntropyGrad", OfReals<MakeCrossEntropyGrad<float>, MakeCrossEntropyGrad<double>>},
+    {"CrossEntropyGrad", OfReals<MakeCrossEntropyGrad<float>, MakeCrossEntropyGrad<double>, 1>},  // data
 };
 
 }  // namespace

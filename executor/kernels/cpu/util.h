@@ -42,10 +42,10 @@ Kernel WithLoop(Kernel kernel, F loop) {
   return kernel;
 }
 
-// The maker for input 0's type, where there is one.
-template <KernelMaker kFloat, KernelMaker kDouble>
+// The maker for the type of an input, where there is one.
+template <KernelMaker kFloat, KernelMaker kDouble, size_t kInput = 0>
 MaybeKernel OfReals(const KernelSpec& spec) {
-  switch (spec.inputs[0].dtype) {
+  switch (spec.inputs[kInput].dtype) {
     case DType::kFloat32: return kFloat(spec);
     case DType::kFloat64: return kDouble(spec);
     default: return std::nullopt;
