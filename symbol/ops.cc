@@ -106,6 +106,7 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // normalize.h
       NormalizeOp,
       NormalizeGradOp,
+      StandardizeOp,
       LRNOp,
       LRNGradOp,
       // order.h

@@ -169,7 +169,8 @@ void ImportLpNorm(Importer& im) {
   const ReduceAttrs attrs{.axes = {im.Int("axis", -1)}, .keepdims = true};
   const int64_t p = im.Int("p", 2);
   if (p != 1 && p != 2) Throw<ModelError>("attribute \"p\": expected 1 or 2, got {}", p);
-  im.Out(Div(x, p == 1 ? Sum(Abs(x), attrs) : Sqrt(Sum(Square(x), attrs)), im.name()));
+  im.Out(p == 1 ? Div(x, Sum(Abs(x), attrs), im.name())
+                : Standardize(x, {.axes = attrs.axes, .eps = 0, .center = false, .sum = true}, im.name()));
 }
 
 void ImportMeanVarianceNorm(Importer& im) {

@@ -1,9 +1,11 @@
 #include "symbol/ops/normalize.h"
 
 #include "base/error.h"
+#include "symbol/compose.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/rules.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
@@ -89,12 +91,29 @@ void InferLRN(InferContext& c) {
   if (data.shape()->rank() < 2) Throw<ShapeError>("expected 2 or more axes (N, C, ...), got {}", *data.shape());
   data.Carry(c.out(0), [](int axis) { return axis == 1 ? -1 : axis; });
 }
+void CheckStandardize(const AnyAttrs& any) {
+  const auto& attrs = any.get<StandardizeAttrs>();
+  rule::CheckAxesAttr("axes", attrs.axes);
+  rule::CheckNotNegative("eps", attrs.eps);
+}
+
+std::vector<Symbol> ComposeStandardize(const ComposeContext& c) {
+  const auto& attrs = c.attrs<StandardizeAttrs>();
+  const DType dtype = c.dtypes[0].value_or(DType::kFloat32);
+  if (!IsFloat(dtype)) Throw<ShapeError>("takes floating point numbers, got {}", dtype);
+  const ReduceAttrs over{.axes = attrs.axes, .keepdims = true};
+  Symbol x = Cast(c.inputs[0], {.dtype = rule::StatisticsDType(dtype)});
+  if (attrs.center) x = x - Mean(x, over);
+  const Symbol squares = attrs.sum ? Sum(Square(x), over) : Mean(Square(x), over);
+  return {Cast(x / Sqrt(squares + attrs.eps), {.dtype = dtype}, c.name)};
+}
+
 
 }  // namespace
 
 Symbol L2Normalization(const Symbol& data, L2Mode mode, double eps, const std::string& name) {
   if (mode == L2Mode::kChannel) {
-    return Div(data, Sqrt(Sum(Square(data), {.axes = {1}, .keepdims = true}) + eps), name);
+    return Standardize(data, {.axes = {1}, .eps = eps, .center = false, .sum = true}, name);
   }
   const int64_t axis = mode == L2Mode::kInstance ? 1 : 2;
   return Normalize(data, {.axis = axis, .eps = eps, .center = false, .sum = true, .scale = false, .shift = false},
@@ -103,9 +122,7 @@ Symbol L2Normalization(const Symbol& data, L2Mode mode, double eps, const std::s
 
 Symbol MeanVarianceNormalization(const Symbol& data, const std::vector<int64_t>& axes, double eps,
                                  const std::string& name) {
-  const ReduceAttrs over{.axes = axes, .keepdims = true};
-  const Symbol centred = data - Mean(data, over);
-  return Div(centred, Sqrt(Mean(Square(centred), over) + eps * eps), name);
+  return Standardize(data, {.axes = axes, .eps = eps * eps}, name);
 }
 
 const OpDef& NormalizeOp() {
@@ -159,6 +176,12 @@ const OpDef& NormalizeGradOp() {
   };
   return op;
 }
+const OpDef& StandardizeOp() {
+  static const OpDef op = Composed("Standardize", "(x - m) / sqrt(mean (x - m)^2 + eps), with the mean m over axes.",
+                                   &AttrsOf<StandardizeAttrs>(), ComposeStandardize, CheckStandardize);
+  return op;
+}
+
 
 const OpDef& LRNOp() {
   static const OpDef op = {

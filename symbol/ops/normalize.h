@@ -51,6 +51,23 @@ inline Symbol InstanceNorm(const Symbol& data, double eps = 1e-5, const std::str
   return GroupNorm(data, -1, eps, name);
 }
 
+// (x - m) / sqrt(q + eps), with the mean m (0 without `center`) and the mean q of squares (with `sum` their sum) over
+// axes that need not follow each other; of 16-bit data computed in float32.
+struct StandardizeAttrs {
+  std::vector<int64_t> axes = {};  // none: all
+  double eps = 1e-5;
+  bool center = true, sum = false;
+  static FieldList Fields() {
+    using A = StandardizeAttrs;
+    return {{"axes", &A::axes, "axes of a group; default all"},
+            {"eps", &A::eps, "added to the mean square"},
+            {"center", &A::center, "subtract the mean"},
+            {"sum", &A::sum, "divide by the root of the sum of squares, not of their mean"}};
+  }
+};
+const OpDef& StandardizeOp();
+inline constexpr OpFunction<StandardizeAttrs> Standardize{StandardizeOp};
+
 // x / sqrt(sum x^2 + eps): the sum over a sample, over the channels at each position, or over the positions of each
 // channel, of data (N, C, ...).
 enum class L2Mode { kInstance, kChannel, kSpatial };

@@ -221,6 +221,11 @@ void CheckFinite(const char* field, double value) {
   if (!std::isfinite(value)) Throw<ModelError>("{} must be a finite number, got {}", field, value);
 }
 
+void CheckNotNegative(const char* field, double value) {
+  CheckFinite(field, value);
+  if (value < 0) Throw<ModelError>("{} must not be negative, got {}", field, value);
+}
+
 void CheckAtLeast(const char* field, int64_t value, int64_t least) {
   if (value < least) Throw<ModelError>("{} must be at least {}, got {}", field, least, value);
 }

@@ -82,6 +82,7 @@ Symbol Zeros(const Extents& shape, DType dtype);
 
 // --- Attributes: throw ModelError.
 void CheckFinite(const char* field, double value);
+void CheckNotNegative(const char* field, double value);  // and finite
 void CheckAtLeast(const char* field, int64_t value, int64_t least);
 void CheckAxisAttr(const char* field, int64_t axis);                      // -8 to 7
 void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes);  // at most 8, each in range, none twice

@@ -64,7 +64,6 @@ std::vector<OperatorCase> NormalizeCases() {
     cases.push_back({.name = fmt::format("L2 normalization, {}", name),
                      .symbol = symbol,
                      .inputs = {{"x", AwayFromZero({3, 4, 2, 3})}},
-                     .test_dtypes = {DType::kFloat32, DType::kFloat64},  // some of these are several operators
                      .terms = 24,
                      .tolerance = 8,
                      .magnitude = 1});

@@ -134,6 +134,8 @@ void AddNormalizations(Examples& e) {
   e.Add(NormalizeGradOp(), layer, {{5, 3, 4}, {5, 3, 4}, {5, 1, 1}, {5, 1, 1}, {3, 4}});
   e.Add(NormalizeGradOp(), group, {{5, 4, 3}, {5, 4, 3}, {5, 2}, {5, 2}, {4}});
   e.Add(NormalizeGradOp(), length, {{5, 4, 3}, {5, 4, 3}, {5, 4}, {5, 4}});
+  e.Add(StandardizeOp(), StandardizeAttrs{.axes = {1, -1}, .eps = 0.1}, {{5, 3, 4}});
+  e.Add(StandardizeOp(), StandardizeAttrs{.axes = {1}, .center = false, .sum = true}, {{5, 3, 4}});
   const LRNAttrs lrn{.size = 3, .alpha = 0.1, .beta = 0.5, .bias = 2};
   e.Add(LRNOp(), lrn, {{5, 4, 3}});
   e.Add(LRNGradOp(), lrn, {{5, 4, 3}, {5, 4, 3}});
