@@ -50,17 +50,7 @@ TEST(UnusualValues, Recurrent) {
       inputs.push_back(Variable("n"));
       values["n"] = Values({2}, {3, 1});
     }
-    const Symbol y = Recurrent(inputs, attrs, "y");
-    if (attrs.clip == 0) {
-      ExpectSameBackward(y, values, wrt);
-      continue;
-    }
-    ExpectSameBackward(y, values, wrt, {}, {NAN});  // of a gate at its end, rounded, there may be a gradient or none
-    for (const float value : kUnusual) {
-      HostTensorMap changed = values;
-      changed.at("x").Set(0, value);
-      ExpectSameUnusual(y, changed);
-    }
+    ExpectSameBackward(Recurrent(inputs, attrs, "y"), values, wrt);
   }
 }
 

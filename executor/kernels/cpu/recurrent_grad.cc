@@ -1,7 +1,11 @@
 // The gradients of recurrent layers, as they are computed forward (recurrent.cc), from the last step to the first.
 // Those of weights are one product for all steps, which is another operator's.
+#include <cmath>
+
+#include "engine/kernels/flat.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/recurrent_layer.h"
+#include "executor/kernels/cpu/through_float.h"
 
 namespace bindery::cpu {
 namespace {
@@ -11,8 +15,22 @@ using recurrent::kTile, recurrent::Layer, recurrent::Places, recurrent::WithScra
 template <class Real>
 struct Backward : Layer<Real> {
   using Layer<Real>::form, Layer<Real>::attrs, Layer<Real>::loops;
+  using GateEnds = typename LoopsOf<Real>::GateEnds;
+  GateEnds sigmoids, tanhs, relus;
 
-  explicit Backward(const KernelSpec& spec) : Layer<Real>(spec, spec.outputs[0].shape, Places(spec, 9, 4), 5) {}
+  Backward(const KernelSpec& spec, DType saved)
+      : Layer<Real>(spec, spec.outputs[0].shape, Places(spec, 9, 4), 5), sigmoids(EndsOf("sigmoid", saved)),
+        tanhs(EndsOf("tanh", saved)), relus(EndsOf("relu", saved)) {}
+
+  // By the same functions as forward, so the same bits.
+  GateEnds EndsOf(const char* function, DType saved) const {
+    if (attrs.clip == 0) return {NAN, NAN};
+    Real ends[] = {-this->clip, this->clip}, rounded[2];
+    loops.activation[native::ActivationFunctions::Find(function)](ends, ends, 2);
+    flat::Cast(kDTypeOf<Real>, ends, saved, rounded, 2);
+    flat::Cast(saved, rounded, kDTypeOf<Real>, ends, 2);
+    return {ends[0], ends[1]};
+  }
 
   // The weights as they are, block by block of columns: the panels of kTile columns, of depth G H.
   int64_t panel() const { return form.gates * form.hidden * kTile; }
@@ -34,6 +52,12 @@ struct Backward : Layer<Real> {
     });
   }
 
+  static void ClearEnds(const GateEnds& ends, const Real* gates, Real* gradients, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (gates[i] <= ends.low || gates[i] >= ends.high) gradients[i] = 0;
+    }
+  }
+
   // Of one step of one sample for a block of hidden units; dx and d_product are rows of gates.
   void Step(const Arguments& args, int64_t at, int64_t block, Real* dh, Real* dc, Real* dx, Real* d_product) const {
     const int64_t unit = block * kTile, n = this->width(block), hidden = form.hidden;
@@ -44,7 +68,8 @@ struct Backward : Layer<Real> {
                        .peephole = this->Peepholes(this->In(args, 4), unit),
                        .cell = this->In(args, 8) + at * hidden + unit,
                        .dh = dh,
-                       .clip = this->clip,
+                       .sigmoids = sigmoids,
+                       .tanhs = tanhs,
                        .coupled = attrs.coupled,
                        .dx = this->template Gates<4>(dx, unit),
                        .dc = dc},
@@ -53,7 +78,8 @@ struct Backward : Layer<Real> {
     } else if (this->is_gru()) {
       loops.gru_grad({.saved = this->template Gates<4>(saved, unit),
                       .before = previous,
-                      .clip = this->clip,
+                      .sigmoids = sigmoids,
+                      .tanhs = tanhs,
                       .dx = this->template Gates<3>(dx, unit),
                       .d_product = attrs.reset_after ? d_product + 2 * hidden + unit : nullptr,
                       .dh = dh},
@@ -62,11 +88,7 @@ struct Backward : Layer<Real> {
       const bool is_tanh = attrs.cell == RecurrentCell::kTanh;
       const size_t function = native::ActivationGradFunctions::Find(is_tanh ? "tanh" : "relu");
       loops.activation_grad[function](dh, saved + unit, dx + unit, n);
-      Real most = this->clip;  // the same function, so the same bits
-      if (is_tanh) loops.activation[native::ActivationFunctions::Find("tanh")](&most, &most, 1);
-      for (int64_t i = 0; i < n && attrs.clip > 0; ++i) {
-        if (std::abs(saved[unit + i]) >= most) dx[unit + i] = 0;
-      }
+      ClearEnds(is_tanh ? tanhs : relus, saved + unit, dx + unit, n);
       std::fill_n(dh, n, Real{0});
     }
   }
@@ -152,21 +174,15 @@ struct Backward : Layer<Real> {
     Real *own = reset + row * kTile, *to = dx + row * form.gates * hidden + form.place[0] * hidden + unit;
     loops.template BinaryOf<native::fn::Mul>()(own, this->In(args, 6) + at * hidden + unit, to, n);
     loops.activation_grad[native::ActivationGradFunctions::Find("sigmoid")](to, r, to, n);
-    if (attrs.clip > 0) {
-      Real ends[] = {-this->clip, this->clip};
-      loops.activation[native::ActivationFunctions::Find("sigmoid")](ends, ends, 2);
-      for (int64_t i = 0; i < n; ++i) {
-        if (r[i] <= ends[0] || r[i] >= ends[1]) to[i] = 0;
-      }
-    }
+    ClearEnds(sigmoids, r, to, n);
     loops.template BinaryOf<native::fn::Mul>()(own, r, own, n);
     loops.axpy(own, dh + (block * kTile + row) * kTile, n, 1);
   }
 };
 
-template <class Real>
+template <class Real, DType kSaved = kDTypeOf<Real>>
 MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
-  const Backward<Real> layer(spec);
+  const Backward<Real> layer(spec, kSaved);
   const int64_t shared = layer.shared(), own = layer.own();
   return WithLoop(WithScratch<Real>(spec, "fused", shared, own), [=](const Arguments& args) {
     Real* const panels = static_cast<Real*>(args.scratch);
@@ -179,8 +195,16 @@ MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
   });
 }
 
+MaybeKernel MakeRecurrentGradOfFloats(const KernelSpec& spec) {
+  switch (spec.inputs[0].dtype) {
+    case DType::kBFloat16: return ThroughFloat(spec, MakeRecurrentGrad<float, DType::kBFloat16>);
+    case DType::kFloat16: return ThroughFloat(spec, MakeRecurrentGrad<float, DType::kFloat16>);
+    default: return OfReals<MakeRecurrentGrad<float>, MakeRecurrentGrad<double>>(spec);
+  }
+}
+
 constexpr KernelEntry kEntries[] = {
-    {"RecurrentGrad", OfReals<MakeRecurrentGrad<float>, MakeRecurrentGrad<double>>},
+    {"RecurrentGrad", MakeRecurrentGradOfFloats},
 };
 
 }  // namespace

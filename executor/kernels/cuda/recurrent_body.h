@@ -9,7 +9,7 @@ namespace bindery::cuda {
 template <class Value, class Team>
 __device__ void Forward(const Team& team, const RecurrentArgs& args, int64_t n) {
   const RecurrentShape& s = args.shape;
-  const CellMath<Value> m{s, args.peephole, args.lengths};
+  const CellMath<Value> m{s, args.peephole, args.lengths, args.saved.dtype};
   const int64_t hidden = s.hidden, length = m.LengthOf(n);
   Value* const h = static_cast<Value*>(args.scratch) + n * 4 * hidden;
   Value *const c = h + hidden, *const next = c + hidden, *const left = next + hidden;
@@ -56,7 +56,7 @@ __device__ void Forward(const Team& team, const RecurrentArgs& args, int64_t n) 
 template <class Value, class Team>
 __device__ void Backward(const Team& team, const RecurrentGradArgs& args, int64_t n) {
   const RecurrentShape& s = args.shape;
-  const CellMath<Value> m{s, args.peephole, args.lengths};
+  const CellMath<Value> m{s, args.peephole, args.lengths, args.saved.dtype};
   const int64_t hidden = s.hidden, gates = s.gates * hidden, length = m.LengthOf(n);
   Value* const dh = static_cast<Value*>(args.scratch) + n * (3 * hidden + gates);
   Value *const dc = dh + hidden, *const d_left = dc + hidden, *const d = d_left + hidden;
@@ -116,7 +116,7 @@ __device__ void Run(const Block& block, const RecurrentStepArgs& step) {
   const RecurrentArgs& args = step.layer;
   const RecurrentShape& s = args.shape;
   ForFloats(args.data.dtype, [&]<class Value>() {
-    const CellMath<Value> m{s, args.peephole, args.lengths};
+    const CellMath<Value> m{s, args.peephole, args.lengths, args.saved.dtype};
     Value *const h = static_cast<Value*>(step.h), *const c = static_cast<Value*>(step.c);
     ForUnits(block, s, [&](int64_t n, int64_t i, int64_t at) {
       if (step.phase == RecurrentPhase::kBegin) {
@@ -156,7 +156,7 @@ __device__ void Run(const Block& block, const RecurrentStepGradArgs& step) {
   const RecurrentGradArgs& args = step.layer;
   const RecurrentShape& s = args.shape;
   ForFloats(args.dy.dtype, [&]<class Value>() {
-    const CellMath<Value> m{s, args.peephole, args.lengths};
+    const CellMath<Value> m{s, args.peephole, args.lengths, args.saved.dtype};
     Value *const dh = static_cast<Value*>(step.dh), *const dc = static_cast<Value*>(step.dc);
     const Value* const through = static_cast<const Value*>(step.through);
     ForUnits(block, s, [&](int64_t n, int64_t i, int64_t at) {

@@ -14,6 +14,7 @@ template <class Value>
 struct CellMath {
   const RecurrentShape& s;
   const Source &peephole, &lengths;
+  DType saved_as;  // the type of gates in memory
   Value clip = static_cast<Value>(s.clip);
 
   __device__ int64_t LengthOf(int64_t sample) const {
@@ -29,9 +30,14 @@ struct CellMath {
   __device__ Value Clipped(Value x) const { return s.clip <= 0 ? x : x < -clip ? -clip : x > clip ? clip : x; }
   __device__ Value SigmoidOf(Value x) const { return native::sigmoid(Clipped(x)); }
   __device__ Value TanhOf(Value x) const { return std::tanh(Clipped(x)); }
-  // A gate's gradient; none where it is as far as clipping lets it go.
+  __device__ Value Rounded(Value gate) const {
+    alignas(Value) unsigned char memory[sizeof(Value)];
+    PutWrapped(memory, saved_as, 0, gate);
+    return Get<Value>(memory, saved_as, 0);
+  }
+  // A gate's gradient; none where it is as far as clipping lets it go, as it was saved.
   __device__ Value Within(Value gradient, Value gate, Value low, Value high) const {
-    return s.clip > 0 && (gate <= low || gate >= high) ? Value{0} : gradient;  // NaN passes
+    return s.clip > 0 && (gate <= Rounded(low) || gate >= Rounded(high)) ? Value{0} : gradient;  // NaN passes
   }
   __device__ Value OfSigmoid(Value gradient, Value gate) const {
     return Within(gradient * gate * (1 - gate), gate, native::sigmoid(-clip), native::sigmoid(clip));

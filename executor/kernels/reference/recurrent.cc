@@ -16,12 +16,13 @@ struct Layer {
   RecurrentAttrs attrs;
   RecurrentForm form;
   int lengths = -1;  // an input
+  DType saved;
   bool is_lstm, is_gru;
 
   Layer(const KernelSpec& spec, const Shape& data, int lengths_slot)
       : attrs(spec.attributes<RecurrentAttrs>()), form(FormOf(attrs, data)),
-        lengths(spec.op->inputs.Place(spec.attrs, lengths_slot)), is_lstm(attrs.cell == RecurrentCell::kLstm),
-        is_gru(attrs.cell == RecurrentCell::kGru) {}
+        lengths(spec.op->inputs.Place(spec.attrs, lengths_slot)), saved(spec.inputs[0].dtype),
+        is_lstm(attrs.cell == RecurrentCell::kLstm), is_gru(attrs.cell == RecurrentCell::kGru) {}
 
   int64_t LengthOf(const Tensors& t, int64_t sample) const {
     if (lengths < 0) return form.steps;
@@ -32,9 +33,10 @@ struct Layer {
     return (attrs.reverse ? length - 1 - step : step) * form.next_step + sample * form.next_sample;
   }
   double Clipped(double x) const { return attrs.clip > 0 ? std::clamp(x, -attrs.clip, attrs.clip) : x; }
-  // A gate's gradient, nothing where it is as far as clipping lets it go: f(clip) or f(-clip).
+  // A gate's gradient, nothing where it is as far as clipping lets it go: f(clip) or f(-clip), as they were saved.
   double Within(double gradient, double gate, double low, double high) const {
-    return attrs.clip > 0 && (gate <= low || gate >= high) ? 0 : gradient;
+    const auto rounded = [&](double end) { return HostTensor::Full(saved, {}, end).At(0); };
+    return attrs.clip > 0 && (gate <= rounded(low) || gate >= rounded(high)) ? 0 : gradient;
   }
   double OfSigmoid(double gradient, double gate) const {
     return Within(gradient * gate * (1 - gate), gate, Sigmoid(-attrs.clip), Sigmoid(attrs.clip));

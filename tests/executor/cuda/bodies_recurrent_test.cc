@@ -133,7 +133,7 @@ std::vector<RecurrentAttrs> Layers(DType dtype) {
   layers.push_back({.hidden = kHidden,
                     .peepholes = true,
                     .coupled = true,
-                    .clip = dtype == DType::kFloat64 ? 0.8 : 0,
+                    .clip = dtype == DType::kFloat32 ? 0 : 0.8,  // its ends may be the next number to those in double
                     .initial = true});
   layers.push_back({.cell = RecurrentCell::kGru, .hidden = kHidden, .reset_after = false, .lengths = true});
   return layers;

@@ -220,12 +220,17 @@ struct LoopsOf {
     std::array<Real*, 4> saved;
     Real *next_cell, *output;
   };
+  // What clipped gates are at most and at least, of the type that they were saved in: such get no gradient. NaN: any may
+  // have one.
+  struct GateEnds {
+    Real low, high;
+  };
   // dc is that of the cell after the step and becomes that of the cell before it.
   struct LstmGrad {
     std::array<const Real*, 4> saved;
     std::array<const Real*, 3> peephole;
     const Real *cell, *dh;
-    Real clip;
+    GateEnds sigmoids, tanhs;
     bool coupled;
     std::array<Real*, 4> dx;
     Real* dc;
@@ -245,7 +250,7 @@ struct LoopsOf {
   struct GruGrad {
     std::array<const Real*, 4> saved;
     const Real* before;
-    Real clip;
+    GateEnds sigmoids, tanhs;
     std::array<Real*, 3> dx;
     Real *d_product, *dh;
   };

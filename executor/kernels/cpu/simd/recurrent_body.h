@@ -2,19 +2,12 @@
 
 inline V Clipped(V v, Real limit) { return v > limit ? Splat(limit) : v < -limit ? Splat(-limit) : v; }
 
-// The derivative of a clipped gate: nothing where it is as far as it goes, f(limit) or f(-limit). NaN passes.
+// The derivative of a clipped gate: nothing where it is as far as it goes. NaN passes.
 struct Within {
   V low, high;
+  explicit Within(const Table::GateEnds& ends) : low(Splat(ends.low)), high(Splat(ends.high)) {}
   V operator()(V gradient, V gate) const { return ((gate <= low) | (gate >= high)) ? Splat(0) : gradient; }
 };
-inline Within WithinSigmoid(Real limit) {
-  const V everything = Splat(INFINITY);
-  return limit < INFINITY ? Within{sigmoid(Splat(-limit)), sigmoid(Splat(limit))} : Within{-everything, everything};
-}
-inline Within WithinTanh(Real limit) {
-  const V everything = Splat(INFINITY);
-  return limit < INFINITY ? Within{tanh(Splat(-limit)), tanh(Splat(limit))} : Within{-everything, everything};
-}
 
 void LstmStep(const Table::Lstm& s, int64_t n) {
   ForColumns(
@@ -40,7 +33,7 @@ void LstmStep(const Table::Lstm& s, int64_t n) {
 }
 
 void LstmStepGrad(const Table::LstmGrad& s, int64_t n) {
-  const Within sigmoids = WithinSigmoid(s.clip), tanhs = WithinTanh(s.clip);
+  const Within sigmoids(s.sigmoids), tanhs(s.tanhs);
   ForColumns(
       n, [&](int64_t at, auto load, auto store) __attribute__((always_inline)) {
         const auto peep = [&](int k, V gradient) __attribute__((always_inline)) {
@@ -80,7 +73,7 @@ void GruStep(const Table::Gru& s, int64_t n) {
 }
 
 void GruStepGrad(const Table::GruGrad& s, int64_t n) {
-  const Within sigmoids = WithinSigmoid(s.clip), tanhs = WithinTanh(s.clip);
+  const Within sigmoids(s.sigmoids), tanhs(s.tanhs);
   ForColumns(
       n, [&](int64_t at, auto load, auto store) __attribute__((always_inline)) {
         const V r = load(s.saved[0] + at), z = load(s.saved[1] + at), candidate = load(s.saved[2] + at);
