@@ -209,18 +209,19 @@ struct SoftSignGrad : Function<"softsign", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto dy, auto y) const { return dy * ((1 - abs(y)) * (1 - abs(y))); }
 };
 
-// Curves, in the order of CurveType: f(x) with two numbers a and b, and its slope there.
+// Curves, in the order of CurveType: f(x) with two numbers a and b, and its slope there, at bends that of PyTorch: of the
+// left, but at the low end of hard_tanh.
 struct LeakyRelu : Function<"leaky_relu", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto a, auto) const { return x < 0 ? a * x : x; }
-  constexpr auto slope(auto x, auto a, auto) const { return x < 0 ? a : Value<decltype(x)>(1); }
+  constexpr auto slope(auto x, auto a, auto) const { return x > 0 ? Value<decltype(x)>(1) : a; }
 };
 struct Selu : Function<"selu", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto a, auto b) const { return b * (x < 0 ? -a * one_minus_exp(-x) : x); }
-  constexpr auto slope(auto x, auto a, auto b) const { return x < 0 ? b * a * exp(x) : b; }
+  constexpr auto slope(auto x, auto a, auto b) const { return x <= 0 ? b * a * exp(x) : b; }
 };
 struct Celu : Function<"celu", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto a, auto) const { return x < 0 ? -a * one_minus_exp(-x / a) : x; }
-  constexpr auto slope(auto x, auto a, auto) const { return x < 0 ? exp(x / a) : Value<decltype(x)>(1); }
+  constexpr auto slope(auto x, auto a, auto) const { return x <= 0 ? exp(x / a) : Value<decltype(x)>(1); }
 };
 struct Gelu : Function<"gelu", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto, auto) const { return x * normal_part(x); }
@@ -271,7 +272,7 @@ struct HardTanh : Function<"hard_tanh", kFloatsOnly> {
   constexpr auto operator()(auto x, auto a, auto b) const { return x < a ? a : x > b ? b : x; }
   constexpr auto slope(auto x, auto a, auto b) const {
     using T = decltype(x);
-    return ((x < a) | (x > b)) ? Value<T>(0) : Value<T>(1);
+    return ((x <= a) | (x >= b)) ? Value<T>(0) : Value<T>(1);
   }
 };
 struct ThresholdedRelu : Function<"thresholded_relu", kFloatsOnly> {

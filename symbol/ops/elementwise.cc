@@ -101,7 +101,7 @@ constexpr BinaryRow kBinary[] = {
     {"Minimum", "min(a, b)", kZeroKept, [](G g) { return Where(LessEqual(g.a, g.b), g.dy, 0.0); },
      [](G g) { return Where(LessEqual(g.a, g.b), 0.0, g.dy); }},
     {"PRelu", "a, below 0 a b: b is a learned slope", kFloats | kZeroKept,
-     [](G g) { return g.dy * Where(Less(g.a, 0.0), g.b, 1.0); }, [](G g) { return g.dy * Minimum(g.a, 0.0); }},
+     [](G g) { return g.dy * Where(Greater(g.a, 0.0), 1.0, g.b); }, [](G g) { return g.dy * Minimum(g.a, 0.0); }},
     {"AddRelu", "max(0, a + b); made by fusion", kZeroKept, [](G g) { return ActivationGrad(g.dy, g.y, kRelu); },
      [](G g) { return ActivationGrad(g.dy, g.y, kRelu); }},
     {"Less", "a < b", kTruth | kZeroKept, nullptr, nullptr},

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "executor/executor.h"
+#include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -147,6 +148,36 @@ TEST(ElementTypes, FunctionsOfFloatsTakeNoIntegers) {
     FAIL() << "nothing was thrown";
   } catch (const Error& e) {
     EXPECT_NE(e.message().find("takes floating point numbers, got int32"), std::string::npos) << e.message();
+  }
+}
+
+// As in PyTorch.
+TEST(Gradients, AtBends) {
+  const Symbol x = Variable("x"), quarter = Constant(HostTensor::Full(DType::kFloat32, {1}, 0.25));
+  struct Bend {
+    Symbol y;
+    double at, slope;
+  };
+  for (const auto& [y, at, slope] : {Bend{LeakyRelu(x, 0.25), 0, 0.25},
+                                     {PRelu(x, quarter), 0, 0.25},
+                                     {Elu(x, 0.25), 0, 0.25},
+                                     {Selu(x, 2, 3), 0, 6},
+                                     {Celu(x, 0.25), 0, 1},
+                                     {Relu(x), 0, 0},
+                                     {Relu6(x), 0, 0},
+                                     {Relu6(x), 6, 0},
+                                     {HardTanh(x), -1, 0},
+                                     {HardTanh(x), 1, 0},
+                                     {HardSigmoid(x, 0.25, 0.5), 2, 0},
+                                     {Shrink(x, 0.5), 0.5, 0},
+                                     {ThresholdedRelu(x), 1, 0}}) {
+    const std::vector<std::string> wrt = {"x"};
+    const Symbol grad = Gradient(MakeLoss(Sum(y)), wrt).gradients[0];
+    for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+      const HostTensor dx =
+          RunGraph(grad, {{"x", HostTensor::Full(DType::kFloat32, {9}, at)}}, {.policy = policy}).outputs[0];
+      EXPECT_EQ(dx, HostTensor::Full(DType::kFloat32, {9}, slope)) << y.entry().node->name() << " at " << at;
+    }
   }
 }
 

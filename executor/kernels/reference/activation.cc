@@ -43,13 +43,13 @@ CurveFormula FormulaOf(CurveType type) {
   using D = double;
   switch (type) {
     case CurveType::kLeakyRelu:
-      return {[](D x, D a, D) { return x < 0 ? a * x : x; }, [](D x, D a, D) { return x < 0 ? a : 1; }};
+      return {[](D x, D a, D) { return x < 0 ? a * x : x; }, [](D x, D a, D) { return x > 0 ? 1 : a; }};
     case CurveType::kSelu:
       return {[](D x, D a, D b) { return b * (x < 0 ? a * std::expm1(x) : x); },
-              [](D x, D a, D b) { return b * (x < 0 ? a * std::exp(x) : 1); }};
+              [](D x, D a, D b) { return b * (x <= 0 ? a * std::exp(x) : 1); }};
     case CurveType::kCelu:
       return {[](D x, D a, D) { return x < 0 ? a * std::expm1(x / a) : x; },
-              [](D x, D a, D) { return x < 0 ? std::exp(x / a) : 1; }};
+              [](D x, D a, D) { return x <= 0 ? std::exp(x / a) : 1; }};
     case CurveType::kGelu:
       return {[](D x, D, D) { return x * Part(x); }, [](D x, D, D) { return Part(x) + x * Density(x); }};
     case CurveType::kGeluTanh:
@@ -71,7 +71,7 @@ CurveFormula FormulaOf(CurveType type) {
       return {[](D x, D a, D b) { return x < a   ? a
                                          : x > b ? b
                                                  : x; },
-              [](D x, D a, D b) -> D { return !(x < a || x > b); }};
+              [](D x, D a, D b) -> D { return !(x <= a || x >= b); }};
     case CurveType::kThresholdedRelu:
       return {[](D x, D a, D) { return x <= a ? 0 : x; }, [](D x, D a, D) -> D { return x > a; }};
     case CurveType::kShrink:
