@@ -97,7 +97,9 @@ Term Diagonal(Term term) {
         if (axis != i && axis != k) others.push_back(static_cast<int64_t>(axis));
       }
       const Symbol places = others.empty() ? term.symbol : Sum(term.symbol, {.axes = others});
-      const Symbol ones = And(EyeLike(places), Transpose(EyeLike(places)));  // extents that differ do not fit
+      // Joined, which stretches nothing: extents that differ do not fit.
+      const Symbol twice = Concat({EyeLike(places), Transpose(EyeLike(places))}, {.axis = 0});
+      const Symbol ones = Split(twice, {.num_outputs = 2})[0];
       const Symbol equal = others.empty() ? ones : ExpandDims(ones, {.axes = others});
       term.symbol = Sum(Where(equal, term.symbol, 0.0), {.axes = {static_cast<int64_t>(k)}});
       term.labels.erase(term.labels.begin() + static_cast<std::ptrdiff_t>(k));

@@ -129,5 +129,11 @@ TEST(Einsum, ADiagonalHasAGradient) {
   EXPECT_EQ(RunGraph(gradient, {{"p", HostTensor::Full(DType::kFloat32, {3, 3}, 7)}}, {}).outputs[0], eye);
 }
 
+TEST(Einsum, OfADiagonalNoAxisIsStretched) {
+  for (const Shape& shape : {Shape{1, 3}, {3, 1}, {2, 3}}) {
+    EXPECT_THROW(RunGraph(Einsum("aa->a", {Variable("x")}), {{"x", Uniform(shape)}}, {}), ShapeError) << shape;
+  }
+}
+
 }  // namespace
 }  // namespace bindery
