@@ -192,13 +192,16 @@ RnnResult Rnn(const Symbol& data, const RnnAttrs& attrs, const std::string& name
   if (attrs.layers < 1 || attrs.layers > kMostLayers || attrs.hidden < 1) {
     Throw<ModelError>("Rnn \"{}\": expected hidden units and 1 to {} layers, got {} and {}", name, kMostLayers,
                       attrs.hidden, attrs.layers);
+  if (!(attrs.dropout >= 0 && attrs.dropout < 1)) {
+    Throw<ModelError>("Rnn \"{}\": dropout must be from 0 to below 1, got {}", name, attrs.dropout);
+  }
   }
   Attrs one{.cell = attrs.cell, .hidden = attrs.hidden, .layout = attrs.layout};
   const int64_t directions = attrs.bidirectional ? 2 : 1, rows = CheckedMul(GatesOf(one), attrs.hidden);
   const size_t all = static_cast<size_t>(attrs.layers * directions);
   one.initial = !states.empty();
   one.lengths = !lengths.empty();
-  if (one.initial && (states.size() != all || cells.size() != (HasInitialCell(one) ? all : 0))) {
+  if ((one.initial || !cells.empty()) && (states.size() != all || cells.size() != (HasInitialCell(one) ? all : 0))) {
     Throw<ModelError>("Rnn \"{}\": expected {} initial states and, of an LSTM, as many cells, got {} and {}", name, all,
                       states.size(), cells.size());
   }

@@ -1,6 +1,8 @@
 // Recurrent layers against the same made of other operators, one step after the other.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "executor/executor.h"
 #include "symbol/gradient.h"
 #include "symbol/ops.h"
@@ -161,6 +163,10 @@ TEST(Recurrent, LayersAndDirectionsHaveWeightsOfTheirOwn) {
   EXPECT_EQ(types.back()[0].shape, (Shape{7, 2, 6}));
   EXPECT_EQ(MessageOf<ModelError>([] { Rnn(Variable("x"), {.hidden = 3}, "rnn", {Variable("h")}); }),
             "ModelError: Rnn \"rnn\": expected 1 initial states and, of an LSTM, as many cells, got 1 and 0");
+  EXPECT_EQ(MessageOf<ModelError>([] { Rnn(Variable("x"), {.hidden = 3}, "rnn", {}, {Variable("c")}); }),
+            "ModelError: Rnn \"rnn\": expected 1 initial states and, of an LSTM, as many cells, got 0 and 1");
+  EXPECT_EQ(MessageOf<ModelError>([] { Rnn(Variable("x"), {.hidden = 3, .dropout = NAN}, "rnn"); }),
+            "ModelError: Rnn \"rnn\": dropout must be from 0 to below 1, got nan");
 }
 
 }  // namespace
