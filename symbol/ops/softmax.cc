@@ -14,8 +14,9 @@ using rule::Value;
 
 void CheckSoftmaxAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<SoftmaxAttrs>();
-  if (!(attrs.temperature > 0) || !std::isfinite(attrs.temperature)) {
-    Throw<ModelError>("temperature must be a finite number above 0, got {}", attrs.temperature);
+  // Of less, the inverse is infinite in float32.
+  if (!(attrs.temperature >= 1e-30) || !std::isfinite(attrs.temperature)) {
+    Throw<ModelError>("temperature must be a finite number of at least 1e-30, got {}", attrs.temperature);
   }
   rule::CheckAxisAttr("axis", attrs.axis);
 }

@@ -154,8 +154,12 @@ TEST(Elementwise, AttributeErrors) {
             "ModelError: Activation \"act\": type must be relu, sigmoid, tanh, softrelu or softsign, got none");
   EXPECT_EQ(MessageOf<ModelError>([] { Apply(ConstantOp(), ConstantAttrs{}, {}, "c"); }),
             "ModelError: Constant \"c\": value is missing");
-  EXPECT_EQ(MessageOf<ModelError>([] { Softmax(Variable("a"), {.temperature = 0}, "s"); }),
-            "ModelError: Softmax \"s\": temperature must be a finite number above 0, got 0");
+  EXPECT_EQ(MessageOf<ModelError>([] { Softmax(Variable("a"), {.temperature = 1e-39}, "s"); }),
+            "ModelError: Softmax \"s\": temperature must be a finite number of at least 1e-30, got 1e-39");
+  EXPECT_EQ(MessageOf<ModelError>([] {
+              Apply(EmbeddingOp(), EmbeddingAttrs{.input_dim = 10, .padding_idx = 100}, {Variable("a")}, "e");
+            }),
+            "ModelError: Embedding \"e\": padding_idx 100 is none of 10 rows");
   EXPECT_EQ(MessageOf<ModelError>([] { Softmax(Variable("a"), {.axis = 8}, "s"); }),
             "ModelError: Softmax \"s\": axis must be from -8 to 7, got 8");
 }
