@@ -2,8 +2,8 @@
 // sample's place in the whole batch and the element's place in the sample alone, as with Dropout: the same on any
 // device, in any split and after a resume. Without samples (a fixed shape) all devices draw the same numbers.
 //
-// Uniform numbers have 24 random bits in every type, those that categories are chosen by 53; rounding to a 16-bit type
-// may give the upper bound. No gradient passes.
+// Uniform numbers have 24 random bits in every type, those that categories are chosen by 53; rounding to the element type
+// may give the upper bound, but of float32 and float64 never that of 0 to 1. No gradient passes.
 #pragma once
 
 #include "symbol/op_def.h"
@@ -42,7 +42,7 @@ struct RandomNormalAttrs : DrawAttrs {
                   {{"mean", &A::mean, "the mean"}, {"scale", &A::scale, "the standard deviation"}});
   }
 };
-const OpDef& RandomUniformOp();  // of low <= x < high; floating point
+const OpDef& RandomUniformOp();  // of low <= x < high, but for rounding; floating point
 const OpDef& RandomNormalOp();   // Box and Muller (1958); floating point
 const OpDef& RandomIntOp();      // low .. high - 1, as whole numbers of any type; bounds up to 2^53
 // RandomUniform({{.shape = {2, 3}}, -1, 1}); of data: RandomUniformLike(data).
