@@ -210,6 +210,9 @@ TEST(UnusualValues, Order) {
         }
       }
     }
+    for (const bool exclusive : {false, true}) {
+      ExpectSameBackward(CumProd(x, {.axis = axis, .exclusive = exclusive}, "y"), {{"x", Usual(shape)}});
+    }
   }
 }
 

@@ -246,7 +246,13 @@ void CumProdGrad(const Course& course, const T* dy, const T* x, T* dx, auto coun
   std::fill_n(carried, int64_t{count}, A{0});  // x_(k+1) s_(k+1)
   for (int64_t step = course.view.axis; step-- > 0;) {
     int64_t at = course.At(step);
+    const bool is_unused = exclusive && step + 1 == course.view.axis;  // no product has it, even if it is infinite
     for (int64_t i = 0; i < count; ++i, at += apart) {
+      if (is_unused) {
+        dx[at] = Narrowed<T>(A{0});
+        carried[i] = A{Widened(dy[at])};
+        continue;
+      }
       const A own = Sum(carried[i], A{Widened(dy[at])}), s = exclusive ? carried[i] : own;
       dx[at] = Narrowed<T>(Sum(A{0}, A{Widened(dx[at])}, s));
       carried[i] = exclusive ? Sum(A{Widened(dy[at])}, A{Widened(x[at])}, s) : Sum(A{0}, A{Widened(x[at])}, s);

@@ -50,11 +50,12 @@ struct Scan {
       before *= At(args.x, row, k);
     }
     Value sum = 0;
+    const int64_t ahead = args.exclusive ? 1 : 0;  // the first product that has x_k is y_(k + ahead), if there is such
     for (int64_t k = args.axis - 1; k >= 0; --k) {
-      const bool has_next = k + 1 < args.axis;
-      const Value behind = has_next ? At(args.x, row, k + 1) * sum : 0;
-      sum = behind + (!args.exclusive ? At(args.in, row, k) : has_next ? At(args.in, row, k + 1) : 0);
-      Store(row, k, Scratch(row * args.axis + k) * sum);
+      const Value behind = k + ahead + 1 < args.axis ? At(args.x, row, k + 1) * sum : 0;
+      const bool is_used = k + ahead < args.axis;
+      sum = is_used ? behind + At(args.in, row, k + ahead) : 0;
+      Store(row, k, is_used ? Scratch(row * args.axis + k) * sum : 0);
     }
   }
 };
