@@ -328,8 +328,13 @@ const OpDef& EmbeddingOp() {
       .infer = InferEmbedding,
       .check =
           [](const AnyAttrs& any) {
-            rule::CheckAtLeast("input_dim", any.get<EmbeddingAttrs>().input_dim, 1);
-            rule::CheckAtLeast("output_dim", any.get<EmbeddingAttrs>().output_dim, 1);
+            const auto& attrs = any.get<EmbeddingAttrs>();
+            rule::CheckAtLeast("input_dim", attrs.input_dim, 1);
+            rule::CheckAtLeast("output_dim", attrs.output_dim, 1);
+            const int64_t padding = attrs.padding_idx;
+            if (padding != kNoIndex && (padding >= attrs.input_dim || padding < -attrs.input_dim)) {
+              Throw<ModelError>("padding_idx {} is none of {} rows", padding, attrs.input_dim);
+            }
           },
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dweight[r] = the sum of dy over the positions whose index is r, in their order
