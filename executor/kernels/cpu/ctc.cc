@@ -153,7 +153,7 @@ class Samples {
 };
 
 template <class T, bool kGradient>
-MaybeKernel MakeOf(const KernelSpec& spec) {
+MaybeKernel MakeCTCLoss(const KernelSpec& spec) {
   const Samples<T, kGradient> samples(spec);
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.scratch_bytes = CheckedMul(samples.bytes(), spec.threads);
@@ -166,19 +166,11 @@ MaybeKernel MakeOf(const KernelSpec& spec) {
                 });
   });
 }
-// OfReals looks at input 0: data, or the output's gradient of the same type.
-template <class T>
-MaybeKernel MakeCTCLoss(const KernelSpec& spec) {
-  return MakeOf<T, false>(spec);
-}
-template <class T>
-MaybeKernel MakeCTCLossGrad(const KernelSpec& spec) {
-  return MakeOf<T, true>(spec);
-}
 
+// OfReals looks at input 0: data, or the output's gradient of the same type.
 constexpr KernelEntry kEntries[] = {
-    {"CTCLoss", OfReals<MakeCTCLoss<float>, MakeCTCLoss<double>>},
-    {"CTCLossGrad", OfReals<MakeCTCLossGrad<float>, MakeCTCLossGrad<double>>},
+    {"CTCLoss", OfReals<MakeCTCLoss<float, false>, MakeCTCLoss<double, false>>},
+    {"CTCLossGrad", OfReals<MakeCTCLoss<float, true>, MakeCTCLoss<double, true>>},
 };
 
 }  // namespace

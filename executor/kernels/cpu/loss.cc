@@ -41,15 +41,6 @@ MaybeKernel MakeRegressionGrad(const KernelSpec& spec) {
   });
 }
 
-template <class T>
-MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
-  return MakeRegressionGrad<T, false>(spec);
-}
-template <class T>
-MaybeKernel MakeMAERegressionOutputGrad(const KernelSpec& spec) {
-  return MakeRegressionGrad<T, true>(spec);
-}
-
 // (data, label: not read) -> 1 / (1 + e^-data)
 template <class T>
 MaybeKernel MakeLogisticRegressionOutput(const KernelSpec& spec) {
@@ -112,10 +103,9 @@ MaybeKernel MakeLossScale(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"LinearRegressionOutputGrad",
-     OfReals<MakeLinearRegressionOutputGrad<float>, MakeLinearRegressionOutputGrad<double>>},
+    {"LinearRegressionOutputGrad", OfReals<MakeRegressionGrad<float, false>, MakeRegressionGrad<double, false>>},
     {"LogisticRegressionOutput", OfReals<MakeLogisticRegressionOutput<float>, MakeLogisticRegressionOutput<double>>},
-    {"MAERegressionOutputGrad", OfReals<MakeMAERegressionOutputGrad<float>, MakeMAERegressionOutputGrad<double>>},
+    {"MAERegressionOutputGrad", OfReals<MakeRegressionGrad<float, true>, MakeRegressionGrad<double, true>>},
     {"SVMOutputGrad", OfReals<MakeSVMOutputGrad<float>, MakeSVMOutputGrad<double>>},
     {"MakeLossGrad", MakeMakeLossGrad},
     {"LossScale", MakeLossScale},

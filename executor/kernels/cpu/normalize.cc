@@ -218,7 +218,7 @@ void Powers(T* sums, int64_t n, T bias, T factor, T exponent) {
 }
 
 template <class T, bool kGradient>
-MaybeKernel MakeLRNOf(const KernelSpec& spec) {
+MaybeKernel MakeLRN(const KernelSpec& spec) {
   const auto attrs = spec.attributes<LRNAttrs>();
   const AxisView view = ViewAlong(spec.inputs[0].shape, 1);
   const int64_t before = (attrs.size - 1) / 2, after = attrs.size / 2, channels = view.axis;
@@ -266,20 +266,12 @@ MaybeKernel MakeLRNOf(const KernelSpec& spec) {
     ForSlices(view, kSerialElements / 4, work, kColumns);
   });
 }
-template <class T>
-MaybeKernel MakeLRN(const KernelSpec& spec) {
-  return MakeLRNOf<T, false>(spec);
-}
-template <class T>
-MaybeKernel MakeLRNGrad(const KernelSpec& spec) {
-  return MakeLRNOf<T, true>(spec);
-}
 
 constexpr KernelEntry kEntries[] = {
     {"Normalize", OfReals<MakeNormalize<float>, MakeNormalize<double>>},
     {"NormalizeGrad", OfReals<MakeNormalizeGrad<float>, MakeNormalizeGrad<double>>},
-    {"LRN", OfReals<MakeLRN<float>, MakeLRN<double>>},
-    {"LRNGrad", OfReals<MakeLRNGrad<float>, MakeLRNGrad<double>>},
+    {"LRN", OfReals<MakeLRN<float, false>, MakeLRN<double, false>>},
+    {"LRNGrad", OfReals<MakeLRN<float, true>, MakeLRN<double, true>>},
 };
 
 }  // namespace
