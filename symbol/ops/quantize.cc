@@ -37,7 +37,7 @@ void InferQuantize(InferContext& c) {
   rule::SameDType({data, scale});
   rule::SameDType({zero_point, output});
   output.SetDType(attrs.dtype);
-  if (data.dtype() && !IsFloat(*data.dtype())) Throw<ShapeError>("takes floating point numbers, got {}", *data.dtype());
+  rule::ExpectFloat(data);
   InferShapes(attrs.axis, data, scale, zero_point, output);
 }
 

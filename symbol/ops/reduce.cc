@@ -50,8 +50,7 @@ void InferReduceOp(InferContext& c) {
 
 void InferReduceOfFloats(InferContext& c) {
   InferReduceOp(c);
-  const auto dtype = c.in(0).dtype();
-  if (dtype && !IsFloat(*dtype)) Throw<ShapeError>("takes floating point numbers, got {}", *dtype);
+  rule::ExpectFloat(c.in(0));
 }
 
 using GradientRule = std::vector<Symbol> (*)(const GradientContext&);
