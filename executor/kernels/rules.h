@@ -17,6 +17,13 @@
 
 namespace bindery {
 
+// Where the slots of an operator are among the inputs, or the outputs, of a node; -1: it has none.
+inline std::vector<int> PlacesIn(const Slots& slots, const AnyAttrs& attrs) {
+  std::vector<int> places;
+  for (size_t i = 0; i < slots.slots().size(); ++i) places.push_back(slots.Place(attrs, static_cast<int>(i)));
+  return places;
+}
+
 // A tensor seen from one of its axes: elements (outer, axis, inner).
 struct AxisView {
   int64_t outer, axis, inner;

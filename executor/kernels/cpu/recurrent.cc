@@ -8,13 +8,13 @@
 namespace bindery::cpu {
 namespace {
 
-using recurrent::kTile, recurrent::Layer, recurrent::Places, recurrent::WeightPanels, recurrent::WithScratch;
+using recurrent::kTile, recurrent::Layer, recurrent::WeightPanels, recurrent::WithScratch;
 
 template <class Real>
 struct Forward : Layer<Real> {
   using Layer<Real>::form, Layer<Real>::attrs, Layer<Real>::loops;
 
-  explicit Forward(const KernelSpec& spec) : Layer<Real>(spec, spec.inputs[0].shape, Places(spec, 7, 6), 6) {}
+  explicit Forward(const KernelSpec& spec) : Layer<Real>(spec, spec.inputs[0].shape, 6) {}
 
   WeightPanels<Real> weights() const { return {form.gates, form.hidden}; }
   // Two states, the cell, r * h, a tile of each gate (of all blocks, where r and z of all come first).
@@ -205,7 +205,7 @@ template <class Real>
 MaybeKernel MakeRecurrent(const KernelSpec& spec) {
   const Forward<Real> layer(spec);
   const WeightPanels<Real> weights = layer.weights();
-  const auto weight = static_cast<size_t>(layer.at.in[1]);
+  const auto weight = static_cast<size_t>(layer.ins[1]);
   const bool is_packed = spec.IsKept(weight) && spec.input_formats[weight].kind == Format::Kind::kPlain;
   const int64_t shared = is_packed ? 0 : weights.elements();
   Kernel kernel = WithScratch<Real>(spec, "fused", shared, layer.own());

@@ -10,7 +10,7 @@
 namespace bindery::cpu {
 namespace {
 
-using recurrent::kTile, recurrent::Layer, recurrent::Places, recurrent::WithScratch;
+using recurrent::kTile, recurrent::Layer, recurrent::WithScratch;
 
 template <class Real>
 struct Backward : Layer<Real> {
@@ -19,8 +19,8 @@ struct Backward : Layer<Real> {
   GateEnds sigmoids, tanhs, relus;
 
   Backward(const KernelSpec& spec, DType saved)
-      : Layer<Real>(spec, spec.outputs[0].shape, Places(spec, 9, 4), 5), sigmoids(EndsOf("sigmoid", saved)),
-        tanhs(EndsOf("tanh", saved)), relus(EndsOf("relu", saved)) {}
+      : Layer<Real>(spec, spec.outputs[0].shape, 5), sigmoids(EndsOf("sigmoid", saved)), tanhs(EndsOf("tanh", saved)),
+        relus(EndsOf("relu", saved)) {}
 
   // By the same functions as forward, so the same bits.
   GateEnds EndsOf(const char* function, DType saved) const {

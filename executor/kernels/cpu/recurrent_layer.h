@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "engine/team.h"
@@ -16,30 +17,21 @@
 
 namespace bindery::cpu::recurrent {
 
-// Where the inputs and outputs of a node are, by their places in the definition; -1 if absent.
-struct Places {
-  std::array<int, 9> in{};
-  std::array<int, 6> out{};
-  Places(const KernelSpec& spec, int inputs, int outputs) {
-    for (int i = 0; i < inputs; ++i) in[i] = spec.op->inputs.Place(spec.attrs, i);
-    for (int i = 0; i < outputs; ++i) out[i] = spec.op->outputs.Place(spec.attrs, i);
-  }
-};
-
 template <class Real>
 struct Layer {
   const LoopsOf<Real>& loops = BestLoops<Real>();
   RecurrentAttrs attrs;
   RecurrentForm form;
-  Places at;
+  std::vector<int> ins, outs;  // where the slots are
   int lengths_slot;
   DType lengths_dtype = DType::kInt64;
   Real clip;
 
-  Layer(const KernelSpec& spec, const Shape& data, const Places& places, int lengths)
-      : attrs(spec.attributes<RecurrentAttrs>()), form(FormOf(attrs, data)), at(places), lengths_slot(lengths),
+  Layer(const KernelSpec& spec, const Shape& data, int lengths)
+      : attrs(spec.attributes<RecurrentAttrs>()), form(FormOf(attrs, data)), ins(PlacesIn(spec.op->inputs, spec.attrs)),
+        outs(PlacesIn(spec.op->outputs, spec.attrs)), lengths_slot(lengths),
         clip(attrs.clip > 0 ? static_cast<Real>(attrs.clip) : std::numeric_limits<Real>::infinity()) {
-    if (attrs.lengths) lengths_dtype = spec.inputs[at.in[lengths]].dtype;
+    if (attrs.lengths) lengths_dtype = spec.inputs[ins[lengths]].dtype;
   }
 
   bool is_lstm() const { return attrs.cell == RecurrentCell::kLstm; }
@@ -61,14 +53,12 @@ struct Layer {
     // Panels of the thread that has most.
     return 3 * CeilDiv(panels, threads) * form.samples <= 2 * CeilDiv(form.samples, threads) * panels;
   }
-  const Real* In(const Arguments& args, int slot) const {
-    return at.in[slot] < 0 ? nullptr : args.in<Real>(at.in[slot]);
-  }
-  Real* Out(const Arguments& args, int slot) const { return at.out[slot] < 0 ? nullptr : args.out<Real>(at.out[slot]); }
+  const Real* In(const Arguments& args, int slot) const { return ins[slot] < 0 ? nullptr : args.in<Real>(ins[slot]); }
+  Real* Out(const Arguments& args, int slot) const { return outs[slot] < 0 ? nullptr : args.out<Real>(outs[slot]); }
 
   int64_t LengthOf(const Arguments& args, int64_t sample) const {
     if (!attrs.lengths) return form.steps;
-    const double length = Numbers(lengths_dtype, args.inputs[at.in[lengths_slot]])[sample];
+    const double length = Numbers(lengths_dtype, args.inputs[ins[lengths_slot]])[sample];
     return length > 0 ? static_cast<int64_t>(std::min(length, static_cast<double>(form.steps))) : 0;
   }
   // The row of a value of all steps for the step-th one that is done.

@@ -13,6 +13,7 @@
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/library_product.h"
 #include "executor/kernels/cuda/recurrent_args.h"
+#include "executor/kernels/rules.h"
 
 namespace bindery::cuda {
 namespace {
@@ -41,12 +42,6 @@ RecurrentShape ShapeOf(const KernelSpec& spec, const Shape& data) {
   return shape;
 }
 
-// Where the slots of an operator are among the inputs, or outputs, of a node; -1: it has none.
-std::vector<int> PlacesOf(const Slots& slots, const AnyAttrs& attrs, int count) {
-  std::vector<int> places;
-  for (int i = 0; i < count; ++i) places.push_back(slots.Place(attrs, i));
-  return places;
-}
 std::function<Source(int)> InputsOf(const Launches& launches, std::vector<int> places) {
   return [&launches, places = std::move(places)](int slot) {
     const int place = places[static_cast<size_t>(slot)];
@@ -211,8 +206,8 @@ Kernel Layer(const KernelSpec& spec, const RecurrentShape& shape, int64_t number
 MaybeKernel MakeRecurrent(const KernelSpec& spec) {
   const RecurrentShape shape = ShapeOf(spec, spec.inputs[0].shape);
   return Layer(spec, shape, 4 * shape.hidden,
-               [shape, ins = PlacesOf(spec.op->inputs, spec.attrs, 7),
-                outs = PlacesOf(spec.op->outputs, spec.attrs, 6)](const Launches& launches) {
+               [shape, ins = PlacesIn(spec.op->inputs, spec.attrs),
+                outs = PlacesIn(spec.op->outputs, spec.attrs)](const Launches& launches) {
                  const auto in = InputsOf(launches, ins);
                  const auto out = OutputsOf(launches, outs);
                  return RecurrentArgs{.shape = shape,
@@ -237,8 +232,8 @@ MaybeKernel MakeRecurrent(const KernelSpec& spec) {
 MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
   const RecurrentShape shape = ShapeOf(spec, spec.outputs[0].shape);
   return Layer(spec, shape, (3 + shape.gates) * shape.hidden,
-               [shape, ins = PlacesOf(spec.op->inputs, spec.attrs, 9),
-                outs = PlacesOf(spec.op->outputs, spec.attrs, 4)](const Launches& launches) {
+               [shape, ins = PlacesIn(spec.op->inputs, spec.attrs),
+                outs = PlacesIn(spec.op->outputs, spec.attrs)](const Launches& launches) {
                  const auto in = InputsOf(launches, ins);
                  const auto out = OutputsOf(launches, outs);
                  return RecurrentGradArgs{.shape = shape,

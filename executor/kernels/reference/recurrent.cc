@@ -57,12 +57,7 @@ struct Layer {
 // data, weight [, bias] [, peephole] [, initial state] [, initial cell] [, lengths]
 MaybeKernel MakeRecurrent(const KernelSpec& spec) {
   const Layer l(spec, spec.inputs[0].shape, 6);
-  const Slots &inputs = spec.op->inputs, &outputs = spec.op->outputs;
-  std::array<int, 6> in, out;
-  for (int i = 0; i < 6; ++i) {
-    in[i] = inputs.Place(spec.attrs, i);
-    out[i] = outputs.Place(spec.attrs, i);
-  }
+  const std::vector<int> in = PlacesIn(spec.op->inputs, spec.attrs), out = PlacesIn(spec.op->outputs, spec.attrs);
   const int64_t hidden = l.form.hidden;
   return InDouble(spec, [=](const Tensors& t) {
     const auto input = [&](int slot) { return in[slot] < 0 ? nullptr : t.in[in[slot]]; };
@@ -122,11 +117,7 @@ MaybeKernel MakeRecurrent(const KernelSpec& spec) {
 // dy, d state [, d cell], weight [, peephole] [, lengths], previous, saved [, previous cell]
 MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
   const Layer l(spec, spec.outputs[0].shape, 5);
-  const Slots &inputs = spec.op->inputs, &outputs = spec.op->outputs;
-  std::array<int, 9> in;
-  std::array<int, 4> out;
-  for (int i = 0; i < 9; ++i) in[i] = inputs.Place(spec.attrs, i);
-  for (int i = 0; i < 4; ++i) out[i] = outputs.Place(spec.attrs, i);
+  const std::vector<int> in = PlacesIn(spec.op->inputs, spec.attrs), out = PlacesIn(spec.op->outputs, spec.attrs);
   const int64_t hidden = l.form.hidden, gates = l.form.gates * hidden;
   return InDouble(spec, [=](const Tensors& t) {
     const auto input = [&](int slot) { return in[slot] < 0 ? nullptr : t.in[in[slot]]; };
