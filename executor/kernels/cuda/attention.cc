@@ -34,9 +34,8 @@ AttentionShape ShapeOf(const KernelSpec& spec, const AttentionAttrs& attrs, size
   // As SeenKeys has it.
   constexpr int64_t kFar = int64_t{1} << 40;
   const int64_t right = attrs.causal ? 0 : attrs.right_window;
-  const int64_t offset = std::clamp(attrs.offset, -kFar, kFar);
-  shape.first = attrs.left_window < 0 ? -2 * kFar : offset - std::min(attrs.left_window, kFar);
-  shape.last = right < 0 ? 2 * kFar : offset + std::min(right, kFar) + 1;
+  shape.first = attrs.left_window < 0 ? -kFar : attrs.offset - attrs.left_window;
+  shape.last = right < 0 ? kFar : attrs.offset + right + 1;
   return shape;
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "engine/backend.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/layout_args.h"
@@ -227,17 +226,11 @@ Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
   const int64_t wide_bytes = wide ? RoundUp(n * 4, 64) : 0, places_bytes = RoundUp(updates * 8, 64);
   const int64_t sorting = updates >= kMany && n > 0 ? SortBytes(updates) : 0;
   Kernel kernel = OwnKernel(spec, [=, last = spec.inputs.size() - 1](Launches& launches) mutable {
-    void* const y = launches.out(0).data;
     args.out = wide ? Target{launches.scratch(), DType::kFloat32} : launches.out(0);
-    const auto cast = [&](const void* from, DType from_type, void* to, DType to_type) {
-      launches.Add([=](CudaStream& stream) {
-        Backend::Of(DeviceKind::kCuda).flat().Cast(stream, from_type, from, to_type, to, n);
-      });
-    };
     if (last < 2) {
       launches.Fill(args.out.dtype, args.out.data, n, 0);
     } else {
-      cast(launches.in(0).data, out.dtype, args.out.data, args.out.dtype);
+      launches.Cast(launches.in(0), args.out, n);
     }
     args.at.indices = launches.in(last - 1);
     args.updates = launches.in(last);
@@ -254,7 +247,7 @@ Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
       args.faults = {};
       launches.Add(args, args.n * args.at.run);
     }
-    if (wide) cast(args.out.data, args.out.dtype, y, out.dtype);
+    if (wide) launches.Cast({args.out.data, args.out.dtype}, launches.out(0), n);
   });
   kernel.scratch_bytes = wide_bytes + (sorting > 0 ? places_bytes + sorting : 0);
   return kernel;

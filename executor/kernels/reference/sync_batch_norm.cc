@@ -93,7 +93,7 @@ MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
 MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
   const AxisView view = Channels(spec, spec.inputs[0].shape);
-  const bool running = spec.mode == Mode::kPredict || attrs.use_global_stats;
+  const bool running = UsesRunningValues(spec);
   const auto moments = [=](const Tensors& t, int64_t c) {
     Moments m(t.in[3], view.axis, c);
     if (running) {
