@@ -20,10 +20,8 @@ void CheckAttentionAttrs(const AttentionAttrs& attrs) {
   if (attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads != 0) {
     Throw<ModelError>("heads {} are not divisible by kv_heads {}", attrs.heads, attrs.kv_heads);
   }
-  for (const auto& [field, number] : {std::pair{"scale", attrs.scale}, {"softcap", attrs.softcap}}) {
-    rule::CheckFinite(field, number);
-    if (number < 0) Throw<ModelError>("{} must not be negative, got {}", field, number);
-  }
+  rule::CheckNotNegative("scale", attrs.scale);
+  rule::CheckNotNegative("softcap", attrs.softcap);
   rule::CheckAtLeast("left_window", attrs.left_window, -1);
   rule::CheckAtLeast("right_window", attrs.right_window, -1);
   constexpr int64_t kMost = INT32_MAX;  // so that a sum of two overflows nowhere
@@ -127,7 +125,7 @@ void CarrySamples(const Value& value, const Value& to, int rank) {
 bool IsMasked(const AttentionGradAttrs& attrs) { return attrs.masked; }
 
 void InferAttention(InferContext& c) {
-  const AttentionValues v{c.in(0), c.in(1), c.in(2), c.in(3), c.out(0), c.out(1)};
+  const AttentionValues v{c.in(0), c.in(1), c.in(2), c.in(3), c.out(0), c.out(1), c.out(2)};
   InferTypes(v);
   InferShapes(c.attrs<AttentionAttrs>(), v);
   for (const Value& to : {v.output, v.maximum, v.log_sum}) {
@@ -137,7 +135,7 @@ void InferAttention(InferContext& c) {
 }
 
 void InferAttentionGrad(InferContext& c) {
-  const AttentionValues v{c.in(1), c.in(2), c.in(3), c.in(4), c.in(5), c.in(6), c.out(3)};
+  const AttentionValues v{c.in(1), c.in(2), c.in(3), c.in(4), c.in(5), c.in(6), c.in(7), c.out(3)};
   rule::Same({c.in(0), v.output});
   rule::Same({c.out(0), v.query});
   rule::Same({c.out(1), v.key});

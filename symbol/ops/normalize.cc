@@ -16,8 +16,7 @@ void CheckNormalize(const AnyAttrs& any) {
   const auto& attrs = any.get<NormalizeAttrs>();
   rule::CheckAxisAttr("axis", attrs.axis);
   rule::CheckAtLeast("groups", attrs.groups, -1);
-  rule::CheckFinite("eps", attrs.eps);
-  if (attrs.eps < 0) Throw<ModelError>("eps must not be negative, got {}", attrs.eps);
+  rule::CheckNotNegative("eps", attrs.eps);
 }
 
 // From the axis on a group, whose shape the parameters have.
@@ -91,6 +90,7 @@ void InferLRN(InferContext& c) {
   if (data.shape()->rank() < 2) Throw<ShapeError>("expected 2 or more axes (N, C, ...), got {}", *data.shape());
   data.Carry(c.out(0), [](int axis) { return axis == 1 ? -1 : axis; });
 }
+
 void CheckStandardize(const AnyAttrs& any) {
   const auto& attrs = any.get<StandardizeAttrs>();
   rule::CheckAxesAttr("axes", attrs.axes);
@@ -107,7 +107,6 @@ std::vector<Symbol> ComposeStandardize(const ComposeContext& c) {
   const Symbol squares = attrs.sum ? Sum(Square(x), over) : Mean(Square(x), over);
   return {Cast(x / Sqrt(squares + attrs.eps), {.dtype = dtype}, c.name)};
 }
-
 
 }  // namespace
 
@@ -176,12 +175,12 @@ const OpDef& NormalizeGradOp() {
   };
   return op;
 }
+
 const OpDef& StandardizeOp() {
   static const OpDef op = Composed("Standardize", "(x - m) / sqrt(mean (x - m)^2 + eps), with the mean m over axes.",
                                    &AttrsOf<StandardizeAttrs>(), ComposeStandardize, CheckStandardize);
   return op;
 }
-
 
 const OpDef& LRNOp() {
   static const OpDef op = {

@@ -27,8 +27,7 @@ void CheckRecurrentAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<Attrs>();
   rule::CheckAtLeast("hidden", attrs.hidden, 1);
   CheckedMul(attrs.hidden, 4, "the extent of all gates");
-  rule::CheckFinite("clip", attrs.clip);
-  if (attrs.clip < 0) Throw<ModelError>("clip must not be negative, got {}", attrs.clip);
+  rule::CheckNotNegative("clip", attrs.clip);
   if (!IsLstm(attrs) && (attrs.peepholes || attrs.coupled))
     throw ModelError("only an LSTM has peepholes or coupled gates");
 }
@@ -192,9 +191,9 @@ RnnResult Rnn(const Symbol& data, const RnnAttrs& attrs, const std::string& name
   if (attrs.layers < 1 || attrs.layers > kMostLayers || attrs.hidden < 1) {
     Throw<ModelError>("Rnn \"{}\": expected hidden units and 1 to {} layers, got {} and {}", name, kMostLayers,
                       attrs.hidden, attrs.layers);
+  }
   if (!(attrs.dropout >= 0 && attrs.dropout < 1)) {
     Throw<ModelError>("Rnn \"{}\": dropout must be from 0 to below 1, got {}", name, attrs.dropout);
-  }
   }
   Attrs one{.cell = attrs.cell, .hidden = attrs.hidden, .layout = attrs.layout};
   const int64_t directions = attrs.bidirectional ? 2 : 1, rows = CheckedMul(GatesOf(one), attrs.hidden);
