@@ -71,6 +71,7 @@ struct UpdateSetting {
 
 struct UpdateRule {
   std::string name;                      // "adam"
+  double rate = 0.01;                    // the learning rate where none is given
   std::vector<std::string> states = {};  // of each weight: equal arrays, which begin as zero
   std::vector<UpdateSetting> settings = {};
   UpdateKernel kernel = nullptr;

@@ -33,37 +33,46 @@ std::span<const MeasureKernel> MeasureKernels() {
   }(std::type_identity<update_rules::All>());
 }
 
+// Learning rates are those of PyTorch, or MXNet's of what PyTorch has not; sgd and nag have MXNet's, lion its paper's.
 const std::vector<UpdateRule>& UpdateRules() {
   using namespace update_rules;
   const std::vector<UpdateSetting> kAdam = {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-8}};
   const std::vector<UpdateSetting> kRmsProp = {{"momentum", 0, 1}, {"rho", 0.9, 1}, {"epsilon", 1e-8}};
   static const auto& rules = *new std::vector<UpdateRule>{
-      {"sgd", {"momentum"}, {{"momentum", 0, 1}}, UpdateKernelOf<Momentum>, UpdateKernelOf<Sgd>},
-      {"nag", {"momentum"}, {{"momentum", 0.9, 1}}, UpdateKernelOf<Nesterov>},
-      {"adam", {"mean", "variance"}, kAdam, UpdateKernelOf<Adam>},
-      {"adamw", {"mean", "variance"}, kAdam, UpdateKernelOf<AdamW>},
+      {"sgd", 0.01, {"momentum"}, {{"momentum", 0, 1}}, UpdateKernelOf<Momentum>, UpdateKernelOf<Sgd>},
+      {"nag", 0.01, {"momentum"}, {{"momentum", 0.9, 1}}, UpdateKernelOf<Nesterov>},
+      {"adam", 0.001, {"mean", "variance"}, kAdam, UpdateKernelOf<Adam>},
+      {"adamw", 0.001, {"mean", "variance"}, kAdam, UpdateKernelOf<AdamW>},
       {"nadam",
+       0.002,
        {"mean", "variance"},
        {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-8}, {"schedule_decay", 0.004}},
        UpdateKernelOf<Nadam>},
-      {"adamax", {"mean", "largest"}, kAdam, UpdateKernelOf<Adamax>},
-      {"rmsprop", {"momentum", "square"}, kRmsProp, UpdateKernelOf<RmsPropMomentum>, UpdateKernelOf<RmsProp>},
-      {"centered_rmsprop", {"momentum", "square", "mean"}, kRmsProp, UpdateKernelOf<CenteredRmsProp>},
-      {"adagrad", {"history"}, {{"lr_decay", 0}, {"epsilon", 1e-10}}, UpdateKernelOf<AdaGrad>},
-      {"adadelta", {"square", "delta"}, {{"rho", 0.9, 1}, {"epsilon", 1e-6}}, UpdateKernelOf<AdaDelta>},
-      {"ftrl", {"z", "n"}, {{"lambda1", 0.01}, {"beta", 1}}, UpdateKernelOf<Ftrl>},
-      {"signum", {"momentum"}, {{"momentum", 0.9, 1}, {"wd_lh", 0}}, UpdateKernelOf<Signum>, UpdateKernelOf<SignSgd>},
+      {"adamax", 0.002, {"mean", "largest"}, kAdam, UpdateKernelOf<Adamax>},
+      {"rmsprop", 0.01, {"momentum", "square"}, kRmsProp, UpdateKernelOf<RmsPropMomentum>, UpdateKernelOf<RmsProp>},
+      {"centered_rmsprop", 0.01, {"momentum", "square", "mean"}, kRmsProp, UpdateKernelOf<CenteredRmsProp>},
+      {"adagrad", 0.01, {"history"}, {{"lr_decay", 0}, {"epsilon", 1e-10}}, UpdateKernelOf<AdaGrad>},
+      {"adadelta", 1, {"square", "delta"}, {{"rho", 0.9, 1}, {"epsilon", 1e-6}}, UpdateKernelOf<AdaDelta>},
+      {"ftrl", 0.1, {"z", "n"}, {{"lambda1", 0.01}, {"beta", 1}}, UpdateKernelOf<Ftrl>},
+      {"signum",
+       0.01,
+       {"momentum"},
+       {{"momentum", 0.9, 1}, {"wd_lh", 0}},
+       UpdateKernelOf<Signum>,
+       UpdateKernelOf<SignSgd>},
       {.name = "lars",
+       .rate = 0.1,
        .states = {"momentum"},
        .settings = {{"momentum", 0.9, 1}, {"eta", 0.001}, {"epsilon", 0}},
        .kernel = UpdateKernelOf<Lars>,
        .measure = MeasureKernelOf<Lars>},
       {.name = "lamb",
+       .rate = 0.001,
        .states = {"mean", "variance"},
        .settings = {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-6}, {"lower", 0}, {"upper", 0}},
        .kernel = UpdateKernelOf<Lamb>,
        .measure = MeasureKernelOf<Lamb>},
-      {"lion", {"momentum"}, {{"beta1", 0.9, 1}, {"beta2", 0.99, 1}}, UpdateKernelOf<Lion>},
+      {"lion", 1e-4, {"momentum"}, {{"beta1", 0.9, 1}, {"beta2", 0.99, 1}}, UpdateKernelOf<Lion>},
   };
   return rules;
 }

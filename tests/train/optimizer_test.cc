@@ -103,6 +103,8 @@ TEST(MakeOptimizer, ReadsWhatItPrints) {
   EXPECT_EQ(optimizer->options().weight_decay, 1e-4);
   EXPECT_EQ(optimizer->options().rescale_gradient, std::nullopt);
   EXPECT_EQ(MakeOptimizer("sgd(rescale=1)")->options().rescale_gradient, 1);
+  EXPECT_EQ(MakeOptimizer("adam")->Text(), "adam(lr=0.001)");
+  EXPECT_EQ(MakeOptimizer("adadelta")->Text(), "adadelta(lr=1)");
 }
 
 TEST(MakeOptimizer, Errors) {
@@ -138,12 +140,14 @@ struct OwnSign {
 
 TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
   AddOptimizer({.name = "own_sign",
+                .rate = 0.25,
                 .states = {"momentum"},
                 .settings = {{"momentum", 0.9, 1}},
                 .kernel = UpdateKernelOf<OwnSign>});
   const auto signum = MakeOptimizer("own_sign(lr=0.5, momentum=0.5)");
   EXPECT_EQ(signum->Text(), "own_sign(lr=0.5, momentum=0.5)");
   EXPECT_EQ(signum->state_names(), std::vector<std::string>{"momentum"});
+  EXPECT_EQ(MakeOptimizer("own_sign")->Text(), "own_sign(lr=0.25)");
   double weight[] = {1, 1}, state[] = {0, -1};
   const double gradient[] = {3, 0.5};
   const void* const gradients[] = {gradient};

@@ -118,7 +118,7 @@ std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text) {
   names.insert(names.end(), std::begin(kOthers), std::end(kOthers));
   call.Declare(std::move(names));
   OptimizerOptions options;
-  options.learning_rate = call.Number("lr").value_or(options.learning_rate);
+  options.learning_rate = call.Number("lr").value_or(rule.rate);
   options.weight_decay = call.Number("wd").value_or(options.weight_decay);
   options.clip_gradient = call.Number("clip_gradient").value_or(options.clip_gradient);
   options.rescale_gradient = call.Number("rescale");
