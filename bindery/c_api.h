@@ -134,7 +134,8 @@ bindery_status bindery_executor_output(const bindery_executor* executor, size_t 
 bindery_status bindery_executor_set(const bindery_executor* executor, const char* name, const bindery_tensor* value);
 /* In training mode if it was bound for it. These do not wait for the result: whoever reads it does. */
 bindery_status bindery_executor_forward(bindery_executor* executor);
-/* After a forward, once. Gradients of the outputs that are no losses, in order (NULL for losses). */
+/* After a forward, once. Gradients of the outputs that are no losses, in order (NULL for losses); this waits until they
+   were read, which is behind the forward. */
 bindery_status bindery_executor_backward(bindery_executor* executor, const bindery_tensor* const* head_gradients,
                                          size_t count);
 void bindery_executor_free(bindery_executor* executor);

@@ -77,6 +77,10 @@ bindery_status bindery_executor_backward(bindery_executor* executor, const binde
     std::vector<Tensor> gradients;
     for (size_t i = 0; i < count; ++i) gradients.push_back(head_gradients[i] ? head_gradients[i]->tensor : Tensor());
     Given(executor, "executor").executor.Backward(gradients);
+    // Until they are read, so that borrowed memory is the caller's again.
+    for (const Tensor& gradient : gradients) {
+      if (gradient.defined()) gradient.Wait();
+    }
   });
 }
 

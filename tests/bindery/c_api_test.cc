@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -72,6 +73,12 @@ Handle<bindery_predictor> MakePredictor(const bindery_model* model, int64_t samp
   return Made<bindery_predictor>([&](auto** p) { return bindery_predictor_create(model, &input, 1, nullptr, p); });
 }
 
+Handle<bindery_executor> MakeExecutor(const bindery_model* model, const std::vector<int64_t>& shape) {
+  const bindery_input input = {.name = "data", .rank = 2, .shape = shape.data(), .dtype = {}};
+  const bindery_executor_options options = {.device = "cpu:0", .threads = 1, .training = 1, .seed = 0};
+  return Made<bindery_executor>([&](auto** e) { return bindery_executor_create(model, &input, 1, &options, e); });
+}
+
 float At(const bindery_tensor* tensor, int64_t i) {
   DLTensor view = {};
   EXPECT_EQ(bindery_tensor_view(tensor, &view), BINDERY_OK) << bindery_last_error();
@@ -111,11 +118,7 @@ TEST(CApi, PredictsFromManyThreads) {
 // A network that was bound by this API is trained by nothing but its arrays.
 TEST(CApi, ArraysOfAnExecutorAreSeenInPlace) {
   const Handle<bindery_model> model = SmallModel();
-  const int64_t shape[] = {1, 2};
-  const bindery_input input = {.name = "data", .rank = 2, .shape = shape, .dtype = {}};
-  const bindery_executor_options options = {.device = "cpu:0", .threads = 1, .training = 1, .seed = 0};
-  const auto net =
-      Made<bindery_executor>([&](auto** e) { return bindery_executor_create(model.get(), &input, 1, &options, e); });
+  const Handle<bindery_executor> net = MakeExecutor(model.get(), {1, 2});
   const auto array = [&](const char* name) {
     return Made<bindery_tensor>([&](auto** t) { return bindery_executor_argument(net.get(), name, t); });
   };
@@ -159,6 +162,46 @@ TEST(CApi, ArraysOfAnExecutorAreSeenInPlace) {
   EXPECT_EQ(flagged->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
   const auto taken = Made<bindery_tensor>([&](auto** t) { return bindery_tensor_from_dlpack_versioned(flagged, t); });
   EXPECT_EQ(bindery_tensor_to_dlpack(taken.get(), &unflagged), BINDERY_ERROR);
+}
+
+// The gradient of an output from memory that is used anew as soon as the call is back, which is long before a step that
+// nobody waited for would have read it.
+TEST(CApi, MemoryOfHeadGradientsIsTheCallersAfterTheCall) {
+  const int64_t samples = 512, width = 1024;
+  Model network{.symbol = Variable("data")};
+  for (const std::string name : {"a", "b", "c"}) {  // which give what they get, where that is the same throughout
+    network.symbol = FullyConnected(network.symbol, {.num_hidden = width, .no_bias = true}, name);
+    network.params.emplace(name + "_weight",
+                           HostTensor::Full(DType::kFloat32, {width, width}, 1.0 / static_cast<double>(width)));
+  }
+  network.symbol = FullyConnected(network.symbol, {.num_hidden = 4, .no_bias = true}, "last");
+  network.params.emplace("last_weight", HostTensor(DType::kFloat32, {4, width}));
+  const std::string bytes = SerializeModel(network);
+  const auto model =
+      Made<bindery_model>([&](auto** m) { return bindery_model_parse(bytes.data(), bytes.size(), 0, m); });
+  std::vector<int64_t> shape = {samples, width}, head_shape = {samples, 4};
+  const Handle<bindery_executor> net = MakeExecutor(model.get(), shape);
+  std::vector<float> ones(static_cast<size_t>(samples * width), 1), heads(static_cast<size_t>(samples) * 4, 3);
+  const DLTensor memory = MemoryOf(&ones, &shape), head_memory = MemoryOf(&heads, &head_shape);
+  auto data = Made<bindery_tensor>([&](auto** t) { return bindery_tensor_borrow(&memory, t); });
+  ASSERT_EQ(bindery_executor_set(net.get(), "data", data.get()), BINDERY_OK) << bindery_last_error();
+  std::ranges::fill(ones, 7.0f);
+  ASSERT_EQ(bindery_executor_forward(net.get()), BINDERY_OK) << bindery_last_error();
+
+  const bindery_tensor* gradients[] = {data.get()};
+  EXPECT_EQ(bindery_executor_backward(net.get(), gradients, 1), BINDERY_SHAPE_ERROR);
+  gradients[0] = nullptr;
+  EXPECT_EQ(bindery_executor_backward(net.get(), gradients, 1), BINDERY_ERROR);
+  EXPECT_NE(std::string(bindery_last_error()).find("its gradient must be given"), std::string::npos);
+
+  auto head = Made<bindery_tensor>([&](auto** t) { return bindery_tensor_borrow(&head_memory, t); });
+  gradients[0] = head.get();
+  ASSERT_EQ(bindery_executor_backward(net.get(), gradients, 1), BINDERY_OK) << bindery_last_error();
+  head.reset();
+  std::ranges::fill(heads, 7.0f);
+  const auto gradient =
+      Made<bindery_tensor>([&](auto** t) { return bindery_executor_gradient(net.get(), "last_weight", t); });
+  EXPECT_NEAR(At(gradient.get(), 0), samples * 3, 0.1);
 }
 
 int g_deleted = 0;
