@@ -8,6 +8,9 @@
 //
 // Threads: a handle is used by one thread at a time, but for predictors, which any number may ask at once, and models,
 // which nobody changes.
+//
+// Processes: one that was forked has none of the threads that the one before it had. So where this has made a predictor
+// or an executor, every call fails in what is forked from then on; freeing does nothing there. Fork before, or spawn.
 #pragma once
 
 #include <stddef.h>

@@ -1,11 +1,16 @@
 #include "bindery/c_api/call.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <new>
 
 #include "bindery/version.h"
 
 namespace bindery::c_api {
 namespace {
+
+std::atomic<bool> is_forked{false};
 
 std::string& LastError() {
   static thread_local std::string message;
@@ -24,6 +29,17 @@ bindery_status StatusOf(const std::exception& e) {
 }
 
 }  // namespace
+
+void ForbidForks() {
+  [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+}
+
+bool IsForked() { return is_forked; }
+
+void CheckNotForked() {
+  if (!is_forked) return;
+  Throw("this process was forked from one that had made a predictor or an executor: spawn it, or fork before");
+}
 
 bindery_status Fail() noexcept {
   try {

@@ -9,12 +9,19 @@
 
 namespace bindery::c_api {
 
+// There will be threads of ours. So calls fail in a process that is forked from now on, which would wait for them for
+// ever.
+void ForbidForks();
+bool IsForked();
+void CheckNotForked();  // throws Error
+
 // Of the exception being handled; keeps its message for bindery_last_error.
 bindery_status Fail() noexcept;
 
 template <class F>
 bindery_status Try(F&& body) noexcept {
   try {
+    CheckNotForked();
     body();
     return BINDERY_OK;
   } catch (...) {
@@ -36,6 +43,12 @@ bindery_status Make(T* result, F&& body) noexcept {
     Given(result, "where to put the result");
     *result = body();
   });
+}
+
+// What waits for threads has to be left as it is where there are none.
+template <class T>
+void Free(T* handle) noexcept {
+  if (!IsForked()) delete handle;
 }
 
 }  // namespace bindery::c_api

@@ -20,6 +20,7 @@ bindery_status bindery_executor_create(const bindery_model* model, const bindery
     const bindery_executor_options given = options ? *options : bindery_executor_options{};
     if (given.threads < 0) Throw("an executor of {} threads: expected 0 or more", given.threads);
     const Model& source = *Given(model, "model").model;
+    ForbidForks();
     auto made = std::unique_ptr<bindery_executor>(
         new bindery_executor{Executor(source.symbol, {.device = DeviceOf(given.device),
                                                       .inputs = Describe(inputs, num_inputs),
@@ -84,4 +85,4 @@ bindery_status bindery_executor_backward(bindery_executor* executor, const binde
   });
 }
 
-void bindery_executor_free(bindery_executor* executor) { delete executor; }
+void bindery_executor_free(bindery_executor* executor) { Free(executor); }

@@ -109,4 +109,4 @@ bindery_status bindery_model_metadata(const bindery_model* model, const char* na
   });
 }
 
-void bindery_model_free(bindery_model* model) { delete model; }
+void bindery_model_free(bindery_model* model) { Free(model); }

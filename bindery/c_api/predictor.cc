@@ -20,6 +20,7 @@ bindery_status bindery_predictor_create(const bindery_model* model, const binder
                                         const bindery_predictor_options* options, bindery_predictor** predictor) {
   return Make(predictor, [&] {
     const bindery_predictor_options given = options ? *options : bindery_predictor_options{};
+    ForbidForks();
     return new bindery_predictor{Predictor(*Given(model, "model").model, {.device = DeviceOf(given.device),
                                                                           .inputs = Describe(inputs, num_inputs),
                                                                           .calls = given.calls,
@@ -48,4 +49,4 @@ bindery_status bindery_predictor_run(const bindery_predictor* predictor, const c
   });
 }
 
-void bindery_predictor_free(bindery_predictor* predictor) { delete predictor; }
+void bindery_predictor_free(bindery_predictor* predictor) { Free(predictor); }

@@ -194,4 +194,4 @@ bindery_status bindery_tensor_view(const bindery_tensor* tensor, DLTensor* view)
   });
 }
 
-void bindery_tensor_free(bindery_tensor* tensor) { delete tensor; }
+void bindery_tensor_free(bindery_tensor* tensor) { Free(tensor); }

@@ -2,6 +2,8 @@
 #include "bindery/c_api.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -280,6 +282,28 @@ TEST(CApi, EveryTypeGoesThereAndBack) {
     EXPECT_EQ(view.dtype.bits, type.bits);
     EXPECT_EQ(view.dtype.lanes, 1);
   }
+}
+
+// Which would wait for the threads of its parent.
+TEST(CApi, AForkedProcessIsRefused) {
+  const Handle<bindery_model> model = SmallModel();
+  Handle<bindery_predictor> predictor = MakePredictor(model.get(), 4);
+  Handle<bindery_executor> net = MakeExecutor(model.get(), {1, 2});
+  EXPECT_EQ(bindery_executor_forward(net.get()), BINDERY_OK) << bindery_last_error();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    bindery_tensor* output = nullptr;
+    const bool refused = bindery_predictor_run(predictor.get(), nullptr, nullptr, 0, &output, 1) == BINDERY_ERROR &&
+                         std::string(bindery_last_error()).find("was forked") != std::string::npos;
+    predictor.reset();
+    net.reset();
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(bindery_executor_forward(net.get()), BINDERY_OK) << bindery_last_error();  // here it goes on
 }
 
 TEST(CApi, SaysWhatIsKeptWithAModel) {
