@@ -36,7 +36,7 @@ typedef enum {
   BINDERY_CHECKPOINT_ERROR = 5,
   BINDERY_DEVICE_ERROR = 6,
   BINDERY_NUMERIC_ERROR = 7,
-  BINDERY_OUT_OF_MEMORY = 8 /* of the host */
+  BINDERY_OUT_OF_MEMORY = 8 /* of the host; where an array does not fit, that is a device's: 6, also for cpu:0 */
 } bindery_status;
 
 const char* bindery_version(void); /* "0.1.0" */
@@ -49,9 +49,9 @@ const char* bindery_last_error(void);
 bindery_status bindery_tensor_create(DLDataType dtype, int32_t rank, const int64_t* shape, bindery_tensor** tensor);
 /* Memory of the caller, who leaves it where it is until the tensor, and whatever was made of it, is freed. */
 bindery_status bindery_tensor_borrow(const DLTensor* memory, bindery_tensor** tensor);
-/* Takes what another library hands over, and gives it back by its deleter when nobody needs it any more. If this fails,
-   it still is the caller's. What is read-only is so here, and where it goes on to: by convention, as nothing checks who
-   writes. */
+/* Takes what another library hands over, and gives it back by its deleter when nobody needs it any more: maybe by
+   another thread, after the handle was freed. If this fails, it still is the caller's. What is read-only is so here,
+   and where it goes on to: by convention, as nothing checks who writes. */
 bindery_status bindery_tensor_from_dlpack(struct DLManagedTensor* managed, bindery_tensor** tensor);
 bindery_status bindery_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned* managed, bindery_tensor** tensor);
 /* The same memory for another library, which calls the deleter when it is done; it may outlive the handle. What is
