@@ -42,6 +42,46 @@ std::string MediaType(const std::string& header) {
   return type.substr(0, type.find_last_not_of(' ') + 1);
 }
 
+// Answers what the library would not read whole, or without a limit: it reads bodies of some methods, of the first
+// Content-Length, or until the connection ends where there is none, and checks that length before it decompresses.
+bool IsReadable(const httplib::Request& request, httplib::Response* response) {
+  const bool posts = request.method == "POST";
+  const std::string length = request.get_header_value("Content-Length");
+  if (!posts && request.method != "GET" && request.method != "HEAD") {
+    Fail(response, 404, MessageOf(404, request, 0));
+  } else if (request.has_header("Transfer-Encoding")) {
+    Fail(response, 411, "Transfer-Encoding: expected a Content-Length in its place");
+  } else if (request.has_header("Content-Encoding")) {
+    Fail(response, 415, "Content-Encoding: expected a body as it is");
+  } else if (request.get_header_value_count("Content-Length") > 1 ||
+             length.find_first_not_of("0123456789") != std::string::npos) {
+    Fail(response, 400, "Content-Length: expected one number");
+  } else if (posts && length.empty()) {
+    Fail(response, 411, "expected a Content-Length");
+  } else if (!posts && length.find_first_not_of('0') != std::string::npos) {
+    Fail(response, 400, fmt::format("a body: {} has none", request.method));
+  } else {
+    return true;
+  }
+  return false;
+}
+
+// Ends the connection behind this answer: what the library has not read of the request, it would take for the next one.
+// It heeds no "Connection: close" of an answer, but ends where who provides a body gives up, which is here once all of it
+// is written. Of answers to HEAD it would not ask for one.
+void EndBehind(const httplib::Request& request, httplib::Response* response) {
+  std::string body = request.method == "HEAD" ? "" : std::move(response->body);
+  const std::string type = response->get_header_value("Content-Type");
+  for (const char* const name : {"Content-Type", "Connection", "Keep-Alive"}) response->headers.erase(name);
+  response->set_header("Connection", "close");
+  response->body.clear();
+  response->set_content_provider(1, type, [body = std::move(body)](size_t, size_t, httplib::DataSink& sink) {
+    sink.write(body.data(), body.size());
+    return false;
+  });
+  const_cast<httplib::Request&>(request).method = "GET";
+}
+
 PredictorOptions PredictorOptionsOf(const ServedModel& model, const ServerOptions& options) {
   return {.device = options.device,
           .inputs = model.Describe(options.batcher.max_batch),
@@ -97,15 +137,9 @@ void Server::AddRoutes() {
   });
   http_->new_task_queue = [this] { return new httplib::ThreadPool(static_cast<size_t>(options_.connections)); };
 
-  // Bodies are kept up to their length, which the library checks only where it is stated, and before it decompresses.
   http_->set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
-    if (request.has_header("Transfer-Encoding")) {
-      Fail(&response, 411, "Transfer-Encoding: expected a Content-Length in its place");
-    } else if (request.has_header("Content-Encoding")) {
-      Fail(&response, 415, "Content-Encoding: expected a body as it is");
-    } else {
-      return httplib::Server::HandlerResponse::Unhandled;
-    }
+    if (IsReadable(request, &response)) return httplib::Server::HandlerResponse::Unhandled;
+    response.set_header("Connection", "close");
     return httplib::Server::HandlerResponse::Handled;
   });
   http_->Get("/", [this](const httplib::Request&, httplib::Response& response) {
@@ -121,12 +155,18 @@ void Server::AddRoutes() {
   http_->Post("/predict",
               [this](const httplib::Request& request, httplib::Response& response) { Predict(request, &response); });
   http_->set_error_handler([=](const httplib::Request& request, httplib::Response& response) {
-    if (response.body.empty()) {
-      response.set_content(JsonOfError(MessageOf(response.status, request, largest)), kJson);
-    }
+    if (!response.body.empty()) return;
+    // The library's own.
+    response.set_content(JsonOfError(MessageOf(response.status, request, largest)), kJson);
+    if (response.status != 404) response.set_header("Connection", "close");
   });
-  http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
-    if (stopping_) response.set_header("Connection", "close");
+  http_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    if (stopping_) {  // then the library asks nobody for a body any more, and ends connections itself
+      response.headers.erase("Connection");
+      response.set_header("Connection", "close");
+    } else if (response.get_header_value("Connection") == "close") {
+      EndBehind(request, &response);
+    }
   });
   // Called by the connection's thread when the answer is written, before it waits for the next request.
   http_->set_logger([this](const httplib::Request& request, const httplib::Response& response) {

@@ -7,7 +7,8 @@
 //
 // Status of a prediction: 200; 400 the request is wrong, and the message says where; 411 it does not say how long its
 // body is; 413 that is too long; 415 its type or encoding is none of ours; 500 the model failed; 503, with Retry-After,
-// there is no room in the queue, or the server ends; 504 no result in time.
+// there is no room in the queue, or the server ends; 504 no result in time. The connection ends behind a request that
+// was not read to its end.
 #pragma once
 
 #include <atomic>
@@ -56,7 +57,7 @@ class Server {
   int port() const { return port_; }
   // Serves until Stop; then all that was read is answered.
   void Run();
-  // From any thread, once Run was called: asks Run to end. Answers from now on close their connections.
+  // From any thread, once Run was called: asks Run to end. Answers from now on say "Connection: close".
   void Stop();
 
  private:
