@@ -138,6 +138,8 @@ void Server::AddRoutes() {
   http_->new_task_queue = [this] { return new httplib::ThreadPool(static_cast<size_t>(options_.connections)); };
 
   http_->set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+    // The library applies them to predictions, too, and as often as they are repeated.
+    const_cast<httplib::Request&>(request).ranges.clear();
     if (IsReadable(request, &response)) return httplib::Server::HandlerResponse::Unhandled;
     response.set_header("Connection", "close");
     return httplib::Server::HandlerResponse::Handled;

@@ -8,7 +8,7 @@
 // Status of a prediction: 200; 400 the request is wrong, and the message says where; 411 it does not say how long its
 // body is; 413 that is too long; 415 its type or encoding is none of ours; 500 the model failed; 503, with Retry-After,
 // there is no room in the queue, or the server ends; 504 no result in time. The connection ends behind a request that
-// was not read to its end.
+// was not read to its end. A Range is ignored.
 #pragma once
 
 #include <atomic>

@@ -79,5 +79,15 @@ TEST(Bodies, ThatAreReadKeepTheConnection) {
   EXPECT_EQ(ask(kPredict + LengthOf(body) + "\r\n" + body), "HTTP/1.1 200");
 }
 
+TEST(Bodies, OfAnswersAreWhole) {
+  const Running server(TwoHeads());
+  const std::string body = "{\"data\": [1, 2, 3]}";
+  const httplib::Headers parts = {{"Range", "bytes=0-,0-,0-,1-2"}};
+  const httplib::Result answer = server.Client().Post("/predict", parts, body, kJson);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_TRUE(Json::parse(answer->body).contains("outputs"));
+}
+
 }  // namespace
 }  // namespace bindery::server
