@@ -36,10 +36,20 @@ std::string MessageOf(int status, const httplib::Request& request, size_t larges
   }
 }
 
-// The type alone, without parameters as in "application/json; charset=utf-8".
+// The type alone, in small letters, without parameters as in "application/json; charset=utf-8".
 std::string MediaType(const std::string& header) {
-  const std::string type = header.substr(0, header.find(';'));
-  return type.substr(0, type.find_last_not_of(' ') + 1);
+  std::string type = header.substr(0, header.find(';'));
+  type.erase(type.find_last_not_of(' ') + 1);
+  for (char& c : type) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return type;
+}
+
+// Answers 415 unless the type is one of ours.
+bool IsTypeKnown(const httplib::Request& request, httplib::Response* response) {
+  const std::string type = MediaType(request.get_header_value("Content-Type"));
+  if (type == kJson || type == kOctets) return true;
+  Fail(response, 415, fmt::format("Content-Type: expected {} or {}, got \"{}\"", kJson, kOctets, type));
+  return false;
 }
 
 // Answers what the library would not read whole, or without a limit: it reads bodies of some methods, of the first
@@ -158,8 +168,11 @@ void Server::AddRoutes() {
               [this](const httplib::Request& request, httplib::Response& response) { Predict(request, &response); });
   http_->set_error_handler([=](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
-    // The library's own.
-    response.set_content(JsonOfError(MessageOf(response.status, request, largest)), kJson);
+    // The library's own. It has a smaller limit for forms, and ends at parts that are none.
+    const bool predicts = request.method == "POST" && request.path == "/predict";
+    if (!predicts || IsTypeKnown(request, &response)) {
+      response.set_content(JsonOfError(MessageOf(response.status, request, largest)), kJson);
+    }
     if (response.status != 404) response.set_header("Connection", "close");
   });
   http_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
@@ -185,11 +198,8 @@ void Server::PauseAfter(const httplib::Response& response) {
 
 void Server::Predict(const httplib::Request& request, httplib::Response* response) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string type = MediaType(request.get_header_value("Content-Type"));
-  const bool octets = type == kOctets;
-  if (!octets && type != kJson) {
-    return Fail(response, 415, fmt::format("Content-Type: expected {} or {}, got \"{}\"", kJson, kOctets, type));
-  }
+  if (!IsTypeKnown(request, response)) return;
+  const bool octets = MediaType(request.get_header_value("Content-Type")) == kOctets;
   const std::string accept = MediaType(request.get_header_value("Accept"));
   try {
     const int64_t most = options_.batcher.max_batch;

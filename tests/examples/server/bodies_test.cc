@@ -50,6 +50,8 @@ TEST(Bodies, ThatAreNotReadAreNoRequests) {
     ExpectOneAnswer(server, method + std::string(" /predict HTTP/1.1\r\nHost: x\r\n") + length, "404");
   }
   ExpectOneAnswer(server, "MOVE /predict HTTP/1.1\r\nHost: x\r\n" + length, "400");
+  ExpectOneAnswer(
+      server, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=x\r\n" + length, "415");
 }
 
 // A client that says the rest later than the server waits for it.
@@ -77,6 +79,18 @@ TEST(Bodies, ThatAreReadKeepTheConnection) {
   EXPECT_EQ(ask("POST /elsewhere HTTP/1.1\r\nHost: x\r\n" + LengthOf(body) + "\r\n" + body), "HTTP/1.1 404");
   EXPECT_EQ(ask("GET /absent HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 404");
   EXPECT_EQ(ask(kPredict + LengthOf(body) + "\r\n" + body), "HTTP/1.1 200");
+}
+
+TEST(Bodies, OfOtherTypesAreSaidToBe) {
+  const Running server(TwoHeads());
+  const std::string wrong = "415 Content-Type: expected application/json or application/octet-stream, got ";
+  const std::string large(9000, 'x');  // more than the library takes of a form; all of a prediction fits
+  ServerOptions options = Quick();
+  options.batcher.max_batch = 64;
+  const Running roomy(TwoHeads(), options);
+  EXPECT_EQ(roomy.Post(large, "application/x-www-form-urlencoded"), wrong + "\"application/x-www-form-urlencoded\"");
+  EXPECT_EQ(server.Post("x", "multipart/form-data; boundary=y"), wrong + "\"multipart/form-data\"");
+  EXPECT_EQ(server.Post("{\"data\": [1, 2, 3]}", "Application/JSON; charset=UTF-8"), "200");
 }
 
 TEST(Bodies, OfAnswersAreWhole) {
