@@ -167,7 +167,7 @@ HostTensorMap InputsOfJson(const ServedModel& model, std::string_view body, int6
   try {
     message = Json::parse(body);
   } catch (const Json::exception& e) {
-    Throw<DataError>("the body is no JSON: {}", e.what());
+    Throw<DataError>("the body is no JSON: {}", std::string_view(e.what()).substr(0, 300));  // it quotes a whole token
   }
   if (!message.is_object()) Throw<DataError>("expected an object, got {}", message.type_name());
   for (const auto& [name, value] : message.items()) {

@@ -91,6 +91,8 @@ TEST(Bodies, OfOtherTypesAreSaidToBe) {
   EXPECT_EQ(roomy.Post(large, "application/x-www-form-urlencoded"), wrong + "\"application/x-www-form-urlencoded\"");
   EXPECT_EQ(server.Post("x", "multipart/form-data; boundary=y"), wrong + "\"multipart/form-data\"");
   EXPECT_EQ(server.Post("{\"data\": [1, 2, 3]}", "Application/JSON; charset=UTF-8"), "200");
+  // What is quoted of a body is its beginning.
+  EXPECT_LT(roomy.Post("{\"data\": \"" + large + "\1\"}").size(), 400u);
 }
 
 TEST(Bodies, OfAnswersAreWhole) {
