@@ -90,6 +90,7 @@ int Serve(int argc, char** argv) {
     app.parse(argc, argv);
     for (const std::string& input : inputs) samples.insert(ParseInput(input));
     if (batcher.queue < batcher.max_batch) throw CLI::ValidationError("--queue is less than --max-batch");
+    if (delay >= timeout * 1000) throw CLI::ValidationError("--max-delay is not less than --timeout");
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {

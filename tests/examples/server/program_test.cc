@@ -76,6 +76,7 @@ TEST_F(ServerProgram, TellsWhatIsWrongByItsExitStatus) {
   EXPECT_EQ(Run("server", {}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-batch", "0"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-batch", "64", "--queue", "32"}).status, 2);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-delay", "50000", "--timeout", "50"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--overload-pause", "-1"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--input", "data"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "absent.pb"}).status, 4);
@@ -155,13 +156,16 @@ TEST_F(ServerProgram, ListensComputesAndConnectsAsItIsTold) {
 }
 
 TEST_F(ServerProgram, GivesUpWhatTakesTooLong) {
-  const auto server = Start("--model mlp.pb --max-delay 30000000 --timeout 50");
+  Symbol net = Variable("data", {.shape = Shape{kUnknownDim, 100'000}});
+  for (int layer = 0; layer < 200; ++layer) net = Tanh(net);
+  SaveModel({.symbol = net}, PathOf("slow.pb"));
+  const auto server = Start("--model slow.pb --max-delay 0 --timeout 1");
   const auto begin = std::chrono::steady_clock::now();
   const httplib::Result answer =
-      httplib::Client("127.0.0.1", port_).Post("/predict", "{\"data\": [1, 2, 3, 4]}", "application/json");
+      httplib::Client("127.0.0.1", port_).Post("/predict", std::string(400'000, '\0'), "application/octet-stream");
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 504) << answer->body;
-  EXPECT_NE(answer->body.find("no result within 50 ms"), std::string::npos) << answer->body;
+  EXPECT_NE(answer->body.find("no result within 1 ms"), std::string::npos) << answer->body;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
 }
 
