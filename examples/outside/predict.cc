@@ -7,7 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
+#include <stdexcept>
 #include <vector>
 
 int main(int argc, char** argv) {
@@ -17,7 +17,10 @@ int main(int argc, char** argv) {
   }
   try {
     std::vector<int64_t> extents = {2};  // samples
-    for (char* text = argv[2]; *text; text += *text == ',') extents.push_back(std::strtoll(text, &text, 10));
+    for (char *text = argv[2], *end; *text; text = end + (*end == ',')) {
+      extents.push_back(std::strtoll(text, &end, 10));
+      if (end == text) throw std::invalid_argument("SHAPE: expected numbers as 1,28,28");
+    }
     const bindery::Shape shape(extents);
     const bindery::Predictor predictor(argv[1], {.inputs = {{"data", shape}}});
     const auto outputs = predictor.Predict({{"data", bindery::HostTensor(bindery::DType::kFloat32, shape)}});

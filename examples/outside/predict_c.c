@@ -17,14 +17,18 @@ int main(int argc, char** argv) {
   int64_t shape[8] = {2}, elements = 2;
   int32_t rank = 1;
   const DLDataType float32 = {kDLFloat, 32, 1};
-  char* text;
+  char *text, *end;
   if (argc != 3) {
     fprintf(stderr, "usage: predict_c MODEL SHAPE\n");
     return 2;
   }
-  for (text = argv[2]; *text && rank < 8; text += *text == ',') {
-    shape[rank] = strtoll(text, &text, 10);
+  for (text = argv[2]; *text && rank < 8; text = end + (*end == ',')) {
+    shape[rank] = strtoll(text, &end, 10);
     elements *= shape[rank++];
+    if (end == text) {
+      fprintf(stderr, "SHAPE: expected numbers as 1,28,28\n");
+      return 2;
+    }
   }
 
   bindery_model* model = NULL;
