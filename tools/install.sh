@@ -26,7 +26,7 @@ fail() {
   exit 1
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 prefix=/usr/local destdir= libdir=lib system= built= uninstall=
 # shellcheck source=tools/options.sh
 source "$root/tools/options.sh"

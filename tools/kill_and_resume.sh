@@ -24,7 +24,7 @@ fail() {
   exit 1
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 kills=50
 faults=0
 every_call=
@@ -109,8 +109,8 @@ esac
 # --- what must be true
 
 # Names and contents of the files of a saved model. A killed run may leave temporary files behind, called .bindery-*.
-model_of() { (cd "$1" && sha256sum model.pb*); }
-temporaries() { (cd "$1" && find . -name '.bindery-*' | sort); }
+model_of() { (cd "$folder/$1" && sha256sum model.pb*); }
+temporaries() { (cd "$folder/$1" && find . -name '.bindery-*' | sort); }
 # Every checkpoint that has its name is good, whatever happened; and what was there before is not all gone.
 check_checkpoints() { # FOLDER STEP-BEFORE
   local files=("$1"/checkpoints/step-*.ckpt)

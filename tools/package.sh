@@ -27,7 +27,7 @@ fail() {
   exit 1
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 output=. built=
 # shellcheck source=tools/options.sh
 source "$root/tools/options.sh"

@@ -22,7 +22,7 @@ fail() {
 }
 say() { echo "package_check: $*"; }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 packages='' base='' suite=bookworm
 # shellcheck source=tools/options.sh
 source "$root/tools/options.sh"

@@ -2,7 +2,7 @@
 # From a fresh clone to a trained network: installs what is missing, builds, and runs `bindery train`. Options are handed
 # on to it; without any it trains LeNet on digits that it draws itself, on two CPU devices, in place of an earlier run.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 
 "$root/tools/setup.sh"
 (cd "$root" && tools/bazel build //tools:bindery)

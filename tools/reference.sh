@@ -5,7 +5,7 @@
 #
 # Wants Debian's doxygen. What the headers are, and what comments become, is in tools/reference/.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 
 fail() {
   echo "reference: $*" >&2
@@ -25,7 +25,7 @@ done
 [ -n "$output" ] || fail "--output DIR is missing"
 command -v doxygen >/dev/null || fail "there is no doxygen: apt-get install doxygen"
 mkdir -p "$output" || fail "cannot make $output"
-output=$(cd "$output" && pwd)
+output=$(realpath -s "$output")
 
 number() { awk -v name="BINDERY_VERSION_$1" '$1 == "#define" && $2 == name { print $3 }' "$root/bindery/version.h"; }
 

@@ -12,7 +12,7 @@ Without a pattern: builds everything and runs all tests. Examples:
 END
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 cd "$root"
 
 options=()

@@ -20,7 +20,7 @@ Exit status: 0 if nothing failed, 1 if something did or no program starts, 3 if 
 END
 }
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")")
 device=cuda seconds=480 only=() json='' pythons=()
 while [ $# -gt 0 ]; do
   case $1 in

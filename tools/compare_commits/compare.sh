@@ -7,7 +7,7 @@
 #
 # The other commit is built in a worktree in the user's cache folder, which stays: a second run builds nothing.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 
 case ${1:-} in
   "" | --help | -h)

@@ -6,7 +6,7 @@
 #
 # Builds what it needs of Bindery. MXNet 1.9.1, which is no longer maintained: tools/python.sh.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 find_python mxnet
 "$root/tools/setup.sh"

@@ -24,7 +24,7 @@ fail() {
   exit 1
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 seconds=5 rounds=3 clients=1,8,64 models=lenet,resnet20 endurance=0
 while [ $# -gt 0 ]; do
   case $1 in

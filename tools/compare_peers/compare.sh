@@ -7,7 +7,7 @@
 # tools/python.sh; one that cannot be had is named, and left out. PyTorch compiles with g++. jemalloc and tcmalloc are tried
 # where the system has them: on Debian, apt-get install libjemalloc2 libtcmalloc-minimal4.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 here=$root/tools/compare_peers
 source "$root/tools/python.sh"
 

@@ -4,7 +4,7 @@
 #
 # Builds what it needs of Bindery. Pillow: tools/python.sh.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 find_python pillow
 "$root/tools/setup.sh"

@@ -5,7 +5,7 @@
 #
 # Builds what it needs of Bindery. PyTorch: tools/python.sh.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 find_python pytorch
 "$root/tools/setup.sh"

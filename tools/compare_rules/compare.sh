@@ -8,7 +8,7 @@
 # Builds what it needs of Bindery. The systems: tools/python.sh. Two are no longer maintained: Chainer runs on Python up to
 # 3.11, NNabla up to 3.10, which Debian 12 does not have. What finds no such Python is left out, unless it is named.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 
 say() { echo "compare_rules: $*" >&2; }

@@ -6,7 +6,7 @@
 #
 # Builds what it needs of Bindery. PyTorch, and onnx, onnxscript and ONNX Runtime beside it: tools/python.sh.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 find_python pytorch onnx onnxruntime onnxscript
 "$root/tools/setup.sh"

@@ -9,7 +9,7 @@
 #
 # Builds what it needs of Bindery, or takes the program that BINDERY names. On Debian: apt-get install tmux chromium
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 
 fail() {
   echo "seeing_check: $*" >&2

@@ -5,7 +5,7 @@
 #
 # Builds what it needs of Bindery. TensorBoard: tools/python.sh.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 find_python tensorboard
 "$root/tools/setup.sh"

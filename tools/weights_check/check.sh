@@ -5,7 +5,7 @@
 # Builds what it needs of Bindery, unless the environment variable BINDERY names a program. NumPy, ml_dtypes and
 # safetensors: tools/python.sh.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"
 find_python safetensors
 if [ -z "${BINDERY:-}" ]; then
