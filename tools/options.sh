@@ -21,7 +21,7 @@ read_options() {
     elif [[ $1 == --?* && $values == *" $name "* ]]; then
       [[ $1 != *=* ]] || set -- "--$name" "${1#*=}" "${@:2}"
       [ -n "${2-}" ] || fail "$1 needs a value"
-      printf -v "${name//-/_}" %s "$2"
+      printf -v "${name//-/_}" %s "${2/#~\//~/}" # no shell expands ~/ behind a =
       shift 2
     elif [[ $1 == --?* && $1 != *=* && $flags == *" $name "* ]]; then
       printf -v "${name//-/_}" %s yes

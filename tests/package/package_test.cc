@@ -63,8 +63,8 @@ TEST_F(Package, IsRemovedWithoutATrace) {
   const Outcome again = Shell("'" + Root() + "/tools/install.sh' --destdir dest --prefix=/opt/b --uninstall");
   EXPECT_EQ(again.status, 1) << again;
   EXPECT_NE(again.err.find("nothing is installed"), std::string::npos) << again;
-  // Where one looks for folders is nothing to the script.
-  const Outcome home = Shell("cd '" + Root() + "' && CDPATH=.:.. tools/install.sh --prefix=/no/b --uninstall");
+  // No shell expands ~ behind a =; and where one looks for folders is nothing to the script.
+  const Outcome home = Shell("cd '" + Root() + "' && HOME=/no CDPATH=.:.. tools/install.sh --prefix='~/b' --uninstall");
   EXPECT_NE(home.err.find("nothing is installed in /no/b: "), std::string::npos) << home;
   EXPECT_NE(Shell(InstallTo("--prefix /dev/null/x")).status, 0);
   EXPECT_NE(Shell(InstallTo("--libdir ../x --prefix y")).status, 0);
