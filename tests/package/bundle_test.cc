@@ -219,6 +219,7 @@ TEST(Bundle, ACheckOfOnePartLeavesOutTheOthers) {
   EXPECT_EQ(Sh("cd machine && ls *.json"), "gpu_check-graphs.json\n");
   EXPECT_EQ(Shell("cd machine && ./gpu_check.sh --only everything").status, 2);
   EXPECT_EQ(Shell("cd machine && ./gpu_check.sh --seconds soon").status, 2);
+  EXPECT_EQ(Shell("cd machine && ./gpu_check.sh --device cpu --only graphs").status, 2);  // which CPUs have not
 }
 
 TEST(Bundle, ACheckUsesTheLibrariesThatAPythonHas) {

@@ -13,7 +13,8 @@ usage: ./gpu_check.sh [--device cuda|cpu] [--seconds N] [--only PART]... [--json
 
   --device KIND     cuda without it; cpu: what of it CPUs can do, to see that the bundle works
   --seconds N       that all of it may take, shared out among the parts; 480 without it
-  --only PART       operators, devices, sanitizer, trainings, graphs or steps; may be given again; all without it
+  --only PART       operators, devices, sanitizer, trainings, graphs or steps, of GPUs alone sanitizer and graphs;
+                    may be given again; all without it
   --json FILE       gpu_check.json without it; with --only, gpu_check-PART.json
   --python PROGRAM  that has PyTorch, JAX or both, or NVIDIA's libraries; may be given again; python3 without it
 Exit status: 0 if nothing failed, 1 if something did or no program starts, 3 if there is no GPU to check.
@@ -45,6 +46,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 case $device in cuda | cpu) ;; *) usage >&2; exit 2 ;; esac
+case $device,${only[*]} in cpu,*sanitizer* | cpu,*graphs*) usage >&2; exit 2 ;; esac
 [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || { usage >&2; exit 2; }
 [ ${#pythons[@]} -gt 0 ] || pythons=(python3)
 [ -n "$json" ] || json=gpu_check$(printf -- '-%s' "${only[@]}" | sed 's/^-$//').json
@@ -178,7 +180,7 @@ tests() {
       continue
     fi
     BINDERY_TEST_DEVICES=$device timeout --kill-after=5 "$left" "$@" \
-      "$here/bin/bindery-device-tests" --gtest_filter="$suite.*" >"$work/log" 2>&1
+      "$here/bin/bindery-device-tests" --gtest_filter="$suite.*" </dev/null >"$work/log" 2>&1
     status=$?
     if [ $# -gt 0 ] && [ ${#bad[@]} = 0 ] && unable >/dev/null; then
       row "left out" "$what" "$(unable)"
