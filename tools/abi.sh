@@ -48,7 +48,7 @@ elif [ -z "$prefix" ]; then
   "$root/tools/install.sh" --prefix "$prefix" >&2
 fi
 headers=$prefix/include/bindery
-number=$(awk '$1 == "#define" && $2 == "BINDERY_VERSION_ABI" { print $3 }' "$headers/version.h")
+number=$(number ABI "$headers/version.h")
 [ -n "$number" ] || fail "nothing is installed in $prefix"
 if [ -z "$store" ]; then
   [ -f "$stored/number" ] || fail "nothing is described in $stored"

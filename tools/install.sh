@@ -68,7 +68,6 @@ fi
 parts=$built/tools/package
 [ -f "$parts/libbindery.so" ] || fail "there is no $parts/libbindery.so: build //tools/package:link"
 
-number() { awk -v name="BINDERY_VERSION_$1" '$1 == "#define" && $2 == name { print $3 }' "$root/bindery/version.h"; }
 series=$(number MAJOR).$(number MINOR)
 version=$series.$(number PATCH)
 abi=$(number ABI)

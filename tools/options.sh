@@ -1,4 +1,7 @@
 # shellcheck shell=bash
+# Prints a number of the version in a file: MAJOR, MINOR, PATCH, or ABI, which libraries' names end in.
+number() { awk -v name="BINDERY_VERSION_$1" '$1 == "#define" && $2 == name { print $3 }' "${2:-$root/bindery/version.h}"; }
+
 # Reads the options of a script, which sources it and has two functions: usage prints its help, and fail prints what is
 # wrong, as its last act.
 #

@@ -38,7 +38,6 @@ for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture; do
 done
 mkdir -p "$output" || fail "cannot make $output"
 
-number() { awk -v name="BINDERY_VERSION_$1" '$1 == "#define" && $2 == name { print $3 }' "$root/bindery/version.h"; }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)
 abi=$(number ABI)
 architecture=$(dpkg --print-architecture)

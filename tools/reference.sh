@@ -7,27 +7,21 @@
 set -euo pipefail
 root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/..")
 
+usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; }
+
 fail() {
   echo "reference: $*" >&2
   exit 1
 }
 
 output=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --output) output=${2-} && shift ;;
-    --output=*) output=${1#*=} ;;
-    --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-    *) fail "unknown option $1; try --help" ;;
-  esac
-  shift
-done
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options output "" "$@"
 [ -n "$output" ] || fail "--output DIR is missing"
 command -v doxygen >/dev/null || fail "there is no doxygen: apt-get install doxygen"
 mkdir -p "$output" || fail "cannot make $output"
 output=$(realpath -s "$output")
-
-number() { awk -v name="BINDERY_VERSION_$1" '$1 == "#define" && $2 == name { print $3 }' "$root/bindery/version.h"; }
 
 # Doxygen writes its pages to the folder html.
 work=$(mktemp -d "$output/.reference-XXXXXX")

@@ -26,17 +26,9 @@ fail() {
 
 root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 seconds=5 rounds=3 clients=1,8,64 models=lenet,resnet20 endurance=0
-while [ $# -gt 0 ]; do
-  case $1 in
-    --seconds | --rounds | --clients | --models | --endurance)
-      [ $# -ge 2 ] || { usage >&2 && exit 2; }
-      printf -v "${1#--}" %s "$2"
-      shift 2
-      ;;
-    --help | -h) usage && exit ;;
-    *) usage >&2 && exit 2 ;;
-  esac
-done
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options "seconds rounds clients models endurance" "" "$@"
 [[ $seconds$rounds$endurance =~ ^[0-9]+$ && $clients =~ ^[0-9,]+$ ]] || { usage >&2 && exit 2; }
 
 source "$root/tools/python.sh"
@@ -85,27 +77,23 @@ for model in ${models//,/ }; do
 done
 cores=$(nproc)
 # By name: the program, and how it is to use the cores, both with and without batches of several requests.
-command_of() { # NAME MODEL
+start_by_name() { # NAME MODEL
+  local command=("$bin/examples/server/server")
+  [[ $1 != onnxruntime* ]] || command=("$bin/tools/compare_onnxruntime" --library "$library")
+  command+=(--port 0 --model "$2.onnx")
   case $1 in
-    bindery) echo "$bin/examples/server/server --port 0 --model $2.onnx --max-delay 0" ;;
-    bindery-waits) echo "$bin/examples/server/server --port 0 --model $2.onnx --max-delay 1000" ;;
-    bindery-each)
-      echo "$bin/examples/server/server --port 0 --model $2.onnx --max-delay 0 --max-batch 1" \
-        "--workers $cores --threads 1"
-      ;;
-    onnxruntime) echo "$bin/tools/compare_onnxruntime --library $library --port 0 --model $2.onnx --max-delay 0 --threads $cores" ;;
-    onnxruntime-each)
-      echo "$bin/tools/compare_onnxruntime --library $library --port 0 --model $2.onnx --max-delay 0 --max-batch 1" \
-        "--workers $cores --threads 1"
-      ;;
+    *-waits) command+=(--max-delay 1000) ;;
+    *-each) command+=(--max-delay 0 --max-batch 1 --workers "$cores" --threads 1) ;;
+    onnxruntime) command+=(--max-delay 0 --threads "$cores") ;;
+    *) command+=(--max-delay 0) ;;
   esac
+  start "${command[@]}"
 }
 names="bindery bindery-waits bindery-each onnxruntime onnxruntime-each"
 for ((round = 0; round < rounds; ++round)); do
   for model in ${models//,/ }; do
     for name in $names; do
-      read -ra words <<<"$(command_of "$name" "$model")"
-      start "${words[@]}"
+      start_by_name "$name" "$model"
       for n in ${clients//,/ }; do
         ask "$model.onnx" "$n" 0.5 # it binds what it needs
         ask "$model.onnx" "$n" "$seconds"
