@@ -256,13 +256,6 @@ def known_settings(path):
             for row in rows for peer, side in row["peers"].items()}
 
 
-def write_samples(path, result):
-    """What is there is kept, whatever comes: the file is that of before, or the new one."""
-    with open(path + ".tmp", "w") as file:
-        json.dump(result, file, indent=1)
-    os.replace(path + ".tmp", path)
-
-
 def known_searches():
     """Names of all settings, of whatever work."""
     works = [Work(model, 2, training, 2, {}) for model, _ in MODELS.values() for training in (True, False)]
@@ -370,7 +363,7 @@ def main():
             options.known.setdefault((name, batch, phase, peer), side["options"])
         good &= bool(row["peers"]) and not row["error"]
         result["rows"].append(row)
-        write_samples(options.samples, result)
+        report.replace(options.samples, json.dumps(result, indent=1))
     section = report.markdown(result)
     print("\n" + section)
     if options.write:

@@ -1,5 +1,6 @@
 """What was measured, in words: a row is a model, batch and phase, as compare.py makes it."""
 
+import os
 import statistics
 
 BEGIN, END = "<!-- compare_peers: begin -->", "<!-- compare_peers: end -->"
@@ -80,6 +81,13 @@ def markdown(result):
     return "\n".join(page) + "\n"
 
 
+def replace(path, text):
+    """What is there is kept, whatever comes: the file is that of before, or the new one."""
+    with open(path + ".tmp", "w") as file:
+        file.write(text)
+    os.replace(path + ".tmp", path)
+
+
 def write_section(path, section):
     """Replaces what stands between the two lines; only looks for them where there is nothing to write."""
     with open(path) as file:
@@ -88,5 +96,4 @@ def write_section(path, section):
         raise ValueError(f'"{path}" has not one line "{BEGIN}" and, after it, one "{END}"')
     if section is None:
         return
-    with open(path, "w") as file:
-        file.write(page[: page.index(BEGIN) + len(BEGIN)] + "\n\n" + section + "\n" + page[page.index(END):])
+    replace(path, page[: page.index(BEGIN) + len(BEGIN)] + "\n\n" + section + "\n" + page[page.index(END):])
