@@ -71,6 +71,7 @@ void Train(const std::string& folder, const std::string& path, int64_t epochs) {
 int Predict(const std::string& path, const std::vector<std::string>& files) {
   const Model model = LoadModel(path);
   const std::vector<std::string> classes = ClassNames(model);
+  if (classes.empty()) throw DataError(path + ": the model names no classes");
   const ImageOptions options = PreprocessingOfImages(model);
   const Shape batch{1, options.channels, options.rows, options.columns};
   const Predictor predictor(model, {.inputs = {{"data", batch}}});
