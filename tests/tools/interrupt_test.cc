@@ -110,6 +110,12 @@ TEST_F(InterruptTest, ResumingIsNotMixedUp) {
   EXPECT_NE(mistyped.err.find("warning: --resume: \"rnu/\" has no checkpoints, but \"run\" beside it has"),
             std::string::npos)
       << mistyped;
+  // Who does not say what is trained means a run that is there: digits are not drawn in its place.
+  const Outcome nothing =
+      Fails(5, "--resume: there is no checkpoint in \"rum\" to go on from; for a new run, say --model and --data",
+            {"train", "--resume", "--checkpoints", "rum", "--epochs", "3"});
+  EXPECT_NE(nothing.err.find("\"rum\" has no checkpoints, but \"run\" beside it has"), std::string::npos) << nothing;
+  EXPECT_FALSE(std::filesystem::exists(PathOf("rum")));
   EXPECT_NE(Succeeds(Training(1, run)).err.find("has 1 epochs already: nothing is left to train"), std::string::npos);
   const Words other_model = {"train", "--model",  "lenet", "--train-digits", "100", "--test-digits",
                              "50",    "--epochs", "2"};

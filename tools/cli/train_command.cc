@@ -187,7 +187,11 @@ void TrainCommand::TakeOverOptions() {
   auto info = store.NewestInfo();
   if (!info) {
     store.LoadNewest();  // throws if there are some, and none can be read
-    return;
+    // A job that says what it trains begins; who says nothing means a run that is elsewhere, not one of drawn digits.
+    if (IsGiven(*app, {"--model", "--weights", "--data", "--train-digits"})) return;
+    HintAtCheckpoints();
+    Throw<CheckpointError>(
+        "--resume: there is no checkpoint in \"{}\" to go on from; for a new run, say --model and --data", checkpoints);
   }
   if (from_best) {
     const std::optional<std::string> best = FindBest(store);
