@@ -95,6 +95,18 @@ TEST_F(DataCommandsTest, PredictsAllOfWhatItIsGiven) {
   said({"predict"}, "");
 }
 
+// A model's file does not say which samples of the data it was trained on.
+TEST_F(DataCommandsTest, WarnsOfTestingAPartOfWhatMayBeNew) {
+  Succeeds(Train("csv:flowers.csv?label=species", 1, {"--save", "m.pb"}));
+  const auto warns = [&](const Words& more) {
+    return Succeeds(Words{"test"} + more).err.find("of new data, --test-part 1 takes all") != std::string::npos;
+  };
+  EXPECT_TRUE(warns({"--model", "m.pb", "--data", "csv:flowers.csv"}));
+  EXPECT_FALSE(warns({"--model", "m.pb", "--data", "csv:flowers.csv", "--test-part", "0.1"}));
+  EXPECT_FALSE(warns({"--model", "m.pb", "--test-data", "csv:flowers.csv"}));
+  EXPECT_FALSE(warns({"--data", "csv:flowers.csv"}));  // its checkpoint does
+}
+
 // Names belong to the last layer: they stay with it, unless the data have others, and go with it.
 TEST_F(DataCommandsTest, FineTuningTakesNamesOfClassesFromTheData) {
   const auto write = [&](const std::string& name, const Words& classes) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/log.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
@@ -42,6 +43,7 @@ struct ApplyCommand {
   double min_accuracy = 0;
   int64_t show = 10, worst = 24, top = 1;
   bool json = false, confusion = false;
+  bool unknown_part = false;  // does nobody know whether the model was trained on the rest of the data?
 
   void AddTo(CLI::App* sub) {
     app = sub;
@@ -93,6 +95,7 @@ LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   TakeOver(texts, trained.source, app);
   if (data.on_validation && !run.empty()) CheckSameParts(run, trained.source);
   if (all) data.test_part = 1;
+  unknown_part = run.empty() && !all && data.test_data.empty() && !IsGiven(*app, {"--test-part"}) && !data.says_part;
   if (IsGiven(*app, {"--data", "--test-digits", "--digits-seed"})) return trained;
   if (IsGiven(*app, {"--test-data"}) && !data.on_validation) return trained;
   throw UsageError(fmt::format(
@@ -129,6 +132,12 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
       !data.on_validation && data.test_data.empty() && (data.IsSamples() || data.IsText()) && data.test_part < 1;
   const std::string part = is_part ? fmt::format("--test-part {} of ", data.test_part) : "";
   Tell("{}; data: {}{}\n", trained.source, part, data.TestedText());
+  if (is_part && unknown_part) {
+    LogLine(LogLevel::kWarning,
+            fmt::format("{} does not say whether it was trained on other samples of {}: {} of them are tested on, as "
+                        "after a training on these; of new data, --test-part 1 takes all",
+                        trained.source, data.data, data.test_part));
+  }
   if (!for_prediction) CheckMetrics(options.metrics, trained.model, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);
 }
