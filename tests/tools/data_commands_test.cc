@@ -107,6 +107,12 @@ TEST_F(DataCommandsTest, WarnsOfTestingAPartOfWhatMayBeNew) {
   EXPECT_FALSE(warns({"--data", "csv:flowers.csv"}));  // its checkpoint does
 }
 
+TEST_F(DataCommandsTest, WarnsOfOneClass) {
+  Write("roses.csv", "1,rose\n2,rose\n3,rose\n");
+  Fails(0, "\"roses.csv\": all samples are of one class, \"rose\": there is nothing to learn from them",
+        Train("csv:roses.csv", 1, {"--test-part", "0.34"}));
+}
+
 // Names belong to the last layer: they stay with it, unless the data have others, and go with it.
 TEST_F(DataCommandsTest, FineTuningTakesNamesOfClassesFromTheData) {
   const auto write = [&](const std::string& name, const Words& classes) {

@@ -246,6 +246,14 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
   return {SamplesOf(records, record), options.classes, record.unlabelled ? 0 : record.num_classes, used};
 }
 
+// Whatever a model is trained to answer then, it is right.
+void WarnOfOneClass(const OpenedData& opened, const std::string& path) {
+  if (opened.num_classes != 1) return;
+  LogLine(LogLevel::kWarning,
+          fmt::format("\"{}\": all samples are of one class{}: there is nothing to learn from them", path,
+                      opened.classes.empty() ? "" : fmt::format(", \"{}\"", opened.classes[0])));
+}
+
 // The model's preprocessing, as far as the text and what the model takes leave it open.
 SettingTexts Defaults(const DataSettings& settings, const OpenOptions& options) {
   SettingTexts defaults = ForKind(settings.kind(), ParsePreprocessing(options.preprocessing));
@@ -326,6 +334,7 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   OpenedData opened = settings.kind() == "csv" ? OpenCsv(&settings, shard, options)
                       : arrays                 ? OpenArrays(&settings, options)
                                                : OpenRecords(&settings, options);
+  if (options.training) WarnOfOneClass(opened, settings.path());
   NoteOtherPreprocessing(text, &settings, ParsePreprocessing(options.preprocessing),
                          ParsePreprocessing(opened.preprocessing));
   // Classes are those of all samples, so that all shards number them alike.
