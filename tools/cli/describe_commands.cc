@@ -45,11 +45,27 @@ Shape InputShape(const InspectCommand& c, const Model& model) {
   return sample->Insert(0, c.batch_size);
 }
 
-// What becomes of its data before it sees them.
-void PrintPreprocessing(const Model& model) {
+// Throws ShapeError unless the values that the model has are of the shapes that follow from its data's.
+void CheckValuesFit(const Model& model, const ShapeMap& data) {
+  const InferredShapes shapes = InferShapesPartial(model.symbol, data);
+  const std::vector<std::string> names = model.symbol.ListArguments();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto value = model.params.find(names[i]);
+    if (value == model.params.end() || !shapes.arguments[i] || !shapes.arguments[i]->IsKnown()) continue;
+    if (*shapes.arguments[i] == value->second.shape()) continue;
+    Throw<ShapeError>("data of {} do not fit the model: its \"{}\" is {}, they make it {}", data.begin()->second,
+                      names[i], value->second.shape(), *shapes.arguments[i]);
+  }
+}
+
+// What becomes of its data before it sees them, and what its classes are called.
+void PrintWhatItKnows(const Model& model) {
   const SettingTexts settings = ParsePreprocessing(Preprocessing(model));
   if (!settings.empty()) fmt::print("\npreprocessing\n");
   for (const auto& [name, value] : settings) fmt::print("  {:<10} {}\n", name, value);
+  const std::vector<std::string> classes = ClassNames(model);
+  if (!classes.empty()) fmt::print("\nclasses\n");
+  for (size_t i = 0; i < classes.size(); ++i) fmt::print("  {:<10} {}\n", i, classes[i]);
 }
 
 // What bytes of a device are for, and how many.
@@ -150,6 +166,7 @@ int InspectCommand::Run() const {
   loaded.symbol = InPrecision(loaded.symbol, precision, {});
   CheckArguments(loaded, /*labelled=*/false);
   const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
+  CheckValuesFit(loaded, shapes);
   if (!dot.empty()) {
     const std::string drawn = ToDot(loaded.symbol, shapes);
     dot == "-" ? fmt::print("{}", drawn) : WriteFileAtomically(dot, drawn);
@@ -158,7 +175,7 @@ int InspectCommand::Run() const {
   if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, shapes.at("data"));
   if (!plan && !memory && !json && html.empty()) {
     fmt::print("{}", Summary(loaded.symbol, shapes));
-    PrintPreprocessing(loaded);
+    PrintWhatItKnows(loaded);
     return kOk;
   }
   GroupOptions options = GroupFor(*this, shapes.at("data"));
@@ -181,6 +198,7 @@ int InspectCommand::Run() const {
     if (json) {
       nlohmann::json line = ModelJson(loaded.symbol, shapes, page);
       line["preprocessing"] = Preprocessing(loaded);
+      line["classes"] = ClassNames(loaded);
       PrintLine(line);
     } else {
       WriteFileAtomically(html, ModelPage(loaded.symbol, shapes, page));
