@@ -31,6 +31,10 @@ TEST_F(UsageTest, OptionsAndStrayWordsOfEveryCommand) {
   }
   Fails(2, "unknown option \"--modle\"; did you mean \"--model\"?", {"train", "--modle", "mlp"});
   Fails(2, "unknown option \"--min-acuracy\"; did you mean \"--min-accuracy\"?", {"test", "--min-acuracy=1"});
+  Fails(2, "unknown option \"--lr\": the rate is the optimizer's: --optimizer \"sgd(lr=0.1)\"", {"train", "--lr", "1"});
+  Fails(2, "unknown option \"--batch\": it is --batch-size", {"test", "--batch", "8"});
+  Fails(2, "unknown option \"--gpu\": GPUs are devices: --device cuda:0", {"train", "--gpu=0"});
+  Fails(2, "unknown option \"--lr\"\n", {"test", "--lr", "1"});   // which has no optimizer
   Fails(2, "unknown option \"--resume\"", {"test", "--resume"});  // an option of another command
 }
 

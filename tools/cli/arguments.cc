@@ -42,6 +42,28 @@ bool LooksLikeOption(std::string_view word) { return word.starts_with("--") && w
   throw UsageError(fmt::format("{}\ntry: bindery {}{}--help", message, command, command.empty() ? "" : " "));
 }
 
+// What other programs' options are here; empty for others.
+std::string CalledElsewhere(const std::string& word, const Names& names) {
+  struct Other {
+    const char *name, *here, *text;
+  };
+  static constexpr Other kOthers[] = {
+      {"--lr", "--optimizer", "the rate is the optimizer's: --optimizer \"sgd(lr=0.1)\""},
+      {"--learning-rate", "--optimizer", "the rate is the optimizer's: --optimizer \"sgd(lr=0.1)\""},
+      {"--momentum", "--optimizer", "it is the optimizer's: --optimizer \"sgd(lr=0.1, momentum=0.9)\""},
+      {"--weight-decay", "--optimizer", "it is the optimizer's: --optimizer \"sgd(lr=0.1, wd=1e-4)\""},
+      {"--wd", "--optimizer", "it is the optimizer's: --optimizer \"sgd(lr=0.1, wd=1e-4)\""},
+      {"--batch", "--batch-size", "it is --batch-size"},
+      {"--gpu", "--device", "GPUs are devices: --device cuda:0"},
+      {"--gpus", "--device", "GPUs are devices: --device cuda:0,cuda:1"},
+      {"--cuda", "--device", "GPUs are devices: --device cuda:0"},
+  };
+  for (const auto& [name, here, text] : kOthers) {
+    if (word == name && names.Find(here)) return text;
+  }
+  return "";
+}
+
 // What is wrong with a word that stands where an option should.
 [[noreturn]] void FailAtWord(const std::string& word, const Names& names, const std::string& command) {
   if (!word.starts_with("-")) {
@@ -51,6 +73,9 @@ bool LooksLikeOption(std::string_view word) { return word.starts_with("--") && w
          command);
   }
   const std::string long_form = LooksLikeOption(word) ? word : "-" + word;  // -epochs is --epochs
+  if (const std::string elsewhere = CalledElsewhere(long_form, names); !elsewhere.empty()) {
+    Fail(fmt::format("unknown option \"{}\": {}", word, elsewhere), command);
+  }
   const std::string hint = NearestName(long_form, names.options);
   Fail(fmt::format("unknown option \"{}\"{}", word, hint.empty() ? "" : fmt::format("; did you mean \"{}\"?", hint)),
        command);
