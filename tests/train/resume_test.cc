@@ -113,6 +113,21 @@ TEST_F(ResumeTest, DifferencesThatDoNotPreventItAreReported) {
   }
 }
 
+TEST_F(ResumeTest, ThatNothingIsTrainedIsLogged) {
+  TrainerOptions fixed = options_;
+  for (const std::string& name : ModelByName("mlp").ListArguments()) {
+    if (name.starts_with("fc")) fixed.fixed_params.push_back(name);
+  }
+  const std::string warning = "fixed_params has all parameters of the network: nothing is trained";
+  ArrayIter data = Digits();
+  Trainer(ModelByName("mlp"), fixed).Fit(data, {.epochs = 1});
+  EXPECT_NE(log_.find(warning), std::string::npos) << log_;
+  log_.clear();
+  fixed.fixed_params.pop_back();
+  Trainer(ModelByName("mlp"), fixed).Fit(data, {.epochs = 1});
+  EXPECT_EQ(log_.find(warning), std::string::npos) << log_;
+}
+
 TEST_F(ResumeTest, TheBestValueSoFarIsRemembered) {
   ArrayIter test = Digits(5);
   const auto is_best = [&](int64_t epochs, const std::string& optimizer) {
