@@ -96,7 +96,9 @@ class Temporary {
  public:
   explicit Temporary(const std::string& target)
       : target_(target), folder_(FolderOf(target)), path_(NewName(folder_)), file_(Open()) {
-    if (!file_.IsOpen()) Fail("create a file beside", target_, errno);
+    if (file_.IsOpen()) return;
+    if (errno == ENOENT) Throw<DataError>("cannot write \"{}\": there is no folder \"{}\"", target_, folder_);
+    Fail("create a file beside", target_, errno);
   }
   ~Temporary() {
     if (!moved_) ::unlink(path_.c_str());
