@@ -161,6 +161,13 @@ bool LooksLikeText(std::string_view bytes) {
   return !bytes.empty();
 }
 
+// What a file is that is no binary model, as far as can be told.
+const char* WhatElse(const std::string& name, std::string_view bytes) {
+  if (name.ends_with(".ckpt")) return "; LoadCheckpoint reads checkpoints";
+  if (name.ends_with(".npz") || name.ends_with(".safetensors")) return "; LoadWeights reads files of values";
+  return LooksLikeText(bytes) ? "; a model as text has a name that ends in .prototxt" : "";
+}
+
 }  // namespace
 
 void CheckVersion(int64_t version, const ModelSource& source) {
@@ -180,8 +187,7 @@ void CheckVersion(int64_t version, const ModelSource& source) {
 void CheckWire(std::string_view bytes, const ModelLimits& limits, const ModelSource& source) {
   std::string_view rest = bytes;
   if (rest.empty() || rest[0] != kVersionTag) {
-    Throw<ModelError>("{}: not a binary Bindery model{}", source.name(),
-                      LooksLikeText(bytes) ? "; a model as text has a name that ends in .prototxt" : "");
+    Throw<ModelError>("{}: not a binary Bindery model{}", source.name(), WhatElse(source.name(), bytes));
   }
   rest.remove_prefix(1);
   const auto version = TakeVarint(&rest);

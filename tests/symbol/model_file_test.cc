@@ -192,6 +192,8 @@ TEST_F(ModelFileTest, RefusesFilesThatAreNoModels) {
   EXPECT_EQ(message("m.pb", "version: 2\ngraph {"),
             ": not a binary Bindery model; a model as text has a name that ends in .prototxt");
   EXPECT_EQ(message("m.pb", "\x89PNG\r\n\x1a\n"), ": not a binary Bindery model");
+  EXPECT_EQ(message("m.ckpt", "\x10"), ": not a binary Bindery model; LoadCheckpoint reads checkpoints");
+  EXPECT_EQ(message("m.npz", "PK"), ": not a binary Bindery model; LoadWeights reads files of values");
   EXPECT_TRUE(message("m.prototxt", SerializeModel(SmallModel())).starts_with(":1:1: "))
       << message("m.prototxt", "\x08\x02");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(Path("none.pb")); }), "nothing was thrown");
