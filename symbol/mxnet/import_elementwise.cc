@@ -57,7 +57,7 @@ void ImportDivSqrtDim(Importer& im) {
   const Symbol x = im.In(0);
   const Symbol rows = ReshapeBy({x, Concat({Indices({-1}), ShapeArray(x, {.begin = -1})}, {.axis = 0})});
   const Symbol one = Slice(rows, {.begin = {0}, .end = {1}, .axes = {0}});
-  im.Out(Div(x, Sqrt(Sum(FullLike(one, {1}), {.axes = {1}})), im.name()));
+  im.Out(Div(x, Sqrt(Sum(FullLike(one, {1}))), im.name()));
 }
 
 // The first input alone counts; the second says what a gradient is like.

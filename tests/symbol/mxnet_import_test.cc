@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/mxnet/mxnet.h"
 #include "symbol/ops.h"
@@ -101,6 +102,7 @@ TEST(MxnetImport, ScoresOfAttentionAreOfAnyType) {
     EXPECT_EQ(*InferShapes(scaled, {{"data", shape}}).outputs[0], shape);
   }
   EXPECT_EQ(InferDTypes(scaled, {{"data", DType::kFloat16}}).outputs[0], DType::kFloat16);
+  EXPECT_EQ(InferTypes(Graph::Of(scaled), {{"data", {1, 4}}}, {}, {{"data", 0}}).back()[0].batch_axis, 0);
 }
 
 TEST(MxnetImport, AttributesThatAreWrongAreErrors) {

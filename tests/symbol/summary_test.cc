@@ -71,7 +71,8 @@ TEST(Summary, UnknownShapesAreMarked) {
 
 // A file's names are anything.
 TEST(Summary, NamesAreFitForATerminal) {
-  const std::string text = Summary(Square(Variable("\033[31mred\nrow"), std::string(1000, 'x')), {});
+  const std::string text =
+      Summary(Square(Variable("\033[31mred\nrow"), std::string(1000, 'x')), {{"\033[31mred\nrow", {2}}});
   EXPECT_NE(text.find("\\x1b[31mred\\x0arow (input) "), std::string::npos) << text;
   EXPECT_NE(text.find(std::string(100, 'x') + "... (Square) "), std::string::npos) << text;
   EXPECT_NE(Summary(SliceChannel(Variable("x"), {.num_outputs = 9}), {}).find("?, ? and 1 more "), std::string::npos);

@@ -1,4 +1,4 @@
-// bindery verify and convert, and weights from elsewhere.
+// bindery verify and convert, and models and weights from elsewhere.
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -239,6 +239,49 @@ TEST_F(WeightsCommandsTest, FrozenParametersStay) {
   Fails(2, "--freeze: no parameter is \"fc1_wieght\"; did you mean \"fc1_weight\"?",
         Training(1, {"--freeze", "fc1_wieght", "--checkpoints="}));
   Fails(2, "--freeze: nothing is left to be trained", Training(1, {"--freeze", "*", "--checkpoints="}));
+}
+
+// A graph and values that MXNet saved: four numbers in, three classes.
+TEST_F(WeightsCommandsTest, MxnetModelsAreModels) {
+  for (const char* file : {"mlp-symbol.json", "mlp-0000.params"}) {
+    fs::copy(std::string("tests/train/stored/mxnet/") + file, PathOf(file));
+  }
+  std::string rows = "a,b,c,d,species\n";
+  const char* kSpecies[] = {"iris", "rose", "tulip"};
+  for (int i = 0; i < 120; ++i) {
+    rows += std::to_string(i % 3 - 1) + "," + std::to_string(i % 5 * 0.1) + "," + std::to_string(i % 7 * 0.1) + ",1," +
+            kSpecies[i % 3] + "\n";
+  }
+  Write("four.csv", rows);
+  const std::string data = "csv:four.csv?label=species";
+  const auto accuracy = [&](const std::string& model) {
+    const Outcome tested = Succeeds({"test", "--json", "--model", model, "--data", data});
+    return json::parse(tested.out).at("accuracy").get<double>();
+  };
+  const double before = accuracy("mlp-symbol.json");
+  EXPECT_LT(before, 1);
+  Succeeds({"predict", "--model", "mlp-symbol.json", "--data", data});
+  // One that ends in scores gets a softmax, whatever blocks gradients inside.
+  std::string scores = Read("mlp-symbol.json");
+  for (const auto& [from, to] : {std::pair("\"Activation\"", "\"BlockGrad\""),
+                                 {"{\"act_type\": \"relu\"}", "{}"},
+                                 {"[[14, 0, 0]]", "[[12, 0, 0]]"}}) {
+    ASSERT_NE(scores.find(from), std::string::npos) << from;
+    scores.replace(scores.find(from), std::string(from).size(), to);
+  }
+  Write("scores-symbol.json", scores);
+  fs::copy(PathOf("mlp-0000.params"), PathOf("scores-0000.params"));
+  Succeeds({"train", "--model", "scores-symbol.json", "--data", data, "--epochs", "1", "--checkpoints="});
+  EXPECT_EQ(
+      json::parse(Succeeds({"inspect", "--json", "--model", "mlp-symbol.json", "--shape", "6,4"}).out).at("parameters"),
+      63);
+  Succeeds({"train", "--model", "mlp-symbol.json", "--data", data, "--epochs", "30", "--batch-size", "16",
+            "--checkpoints=", "--save", "tuned.pb"});
+  EXPECT_EQ(accuracy("tuned.pb"), 1);
+  Fails(2, "--save: expected a name that ends in",
+        {"train", "--model", "mlp-symbol.json", "--data", data, "--save", "tuned-symbol.json"});
+  Write("mlp-0000.params", "damaged");
+  Fails(3, "mlp-0000.params: not a file of MXNet's arrays", {"test", "--model", "mlp-symbol.json", "--data", data});
 }
 
 }  // namespace
