@@ -18,6 +18,13 @@ std::optional<double> Quotient(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// Each is a sum over all classes.
+std::vector<ClassScores> ScoresOfAll(const Confusion& confusion) {
+  std::vector<ClassScores> scores;
+  for (int64_t label = 0; label < confusion.classes(); ++label) scores.push_back(ScoresOfClass(confusion, label));
+  return scores;
+}
+
 std::string Cell(const std::optional<double>& value) { return value ? fmt::format("{:.4f}", *value) : "-"; }
 
 }  // namespace
@@ -31,14 +38,14 @@ ClassScores ScoresOfClass(const Confusion& confusion, int64_t label) {
 }
 
 ClassScores MacroAverage(const Confusion& confusion) {
+  const std::vector<ClassScores> scores = ScoresOfAll(confusion);
   ClassScores average;
   for (const auto value : {&ClassScores::precision, &ClassScores::recall, &ClassScores::f1}) {
     double sum = 0;
     int64_t count = 0;
-    for (int64_t label = 0; label < confusion.classes(); ++label) {
-      const std::optional<double> one = ScoresOfClass(confusion, label).*value;
-      sum += one.value_or(0);
-      count += one.has_value();
+    for (const ClassScores& one : scores) {
+      sum += (one.*value).value_or(0);
+      count += (one.*value).has_value();
     }
     if (count > 0) average.*value = sum / static_cast<double>(count);
   }
@@ -52,8 +59,10 @@ std::string ScoresToText(const Confusion& confusion, const std::vector<std::stri
   std::iota(shown.begin(), shown.end(), int64_t{0});
   std::string text;
   if (confusion.classes() > kShown) {
-    const auto f1 = [&](int64_t label) { return ScoresOfClass(confusion, label).f1.value_or(2); };  // no value: last
-    std::ranges::stable_sort(shown, std::less(), f1);
+    const std::vector<ClassScores> scores = ScoresOfAll(confusion);
+    std::ranges::stable_sort(shown, std::less(), [&](int64_t label) {
+      return scores[static_cast<size_t>(label)].f1.value_or(2);  // no value: last
+    });
     shown.resize(kShown);
     text = "the classes with the lowest F1:\n";
   }

@@ -122,7 +122,8 @@ Judgement Judge(Trainer* trainer, DataIter* data, int64_t worst) {
     for (int64_t i = 0; i < samples; ++i, ++sample) {
       const float* row = scores.data<float>().data() + i * classes;
       const double label = batch.label[0].At(i);
-      if (!(label >= 0 && label < static_cast<double>(classes)) || label != std::floor(label)) {
+      const bool is_class = label >= 0 && label < static_cast<double>(classes) && label == std::floor(label);
+      if (!is_class || std::any_of(row, row + classes, [](float score) { return std::isnan(score); })) {
         ++judgement->unjudged;
         continue;
       }
@@ -164,7 +165,7 @@ std::string ToText(const Confusion& confusion, const std::vector<std::string>& n
   std::vector<std::string> heads;
   size_t first = 5, width = 5;
   for (int64_t c = 0; c < classes; ++c) {
-    heads.push_back(ValidUtf8(NameOf(c, names)).substr(0, kLongest));
+    heads.push_back(ValidUtf8(NameOf(c, names).substr(0, kLongest)));
     first = std::max(first, heads.back().size());
     width = std::max(width, heads.back().size());
     for (int64_t a = 0; a < classes; ++a) width = std::max(width, std::to_string(confusion.count(c, a)).size());
@@ -186,7 +187,8 @@ std::string JudgementPage(const Judgement& judgement, const JudgementPageOptions
   std::vector<std::vector<std::string>> rows = {
       {"samples", Thousands(confusion.samples())},
       {"right", fmt::format("{} ({})", Thousands(confusion.right()), Share(confusion.right(), confusion.samples()))}};
-  if (judgement.unjudged > 0) rows.push_back({"without a class as label", Thousands(judgement.unjudged)});
+  if (judgement.unjudged > 0)
+    rows.push_back({"without a class as label, or with NaN as a score", Thousands(judgement.unjudged)});
   for (const auto& [name, value] : options.values) rows.push_back({name, fmt::format("{:.4f}", value)});
   std::string body = HtmlTable({"measured", "value"}, {false, true}, rows);
   constexpr int64_t kMostCells = 100;  // classes of a matrix that somebody can look at

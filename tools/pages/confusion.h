@@ -43,7 +43,7 @@ struct Answer {
 struct Judgement {
   Confusion confusion;
   std::vector<Answer> worst = {};  // wrong answers, those first whose label had the least probability
-  int64_t unjudged = 0;       // samples whose label is no class
+  int64_t unjudged = 0;            // samples whose label is no class, or that have NaN as a score
 };
 
 // One sweep over labelled data of one class per sample, with a model whose first output is (N, classes) probabilities.

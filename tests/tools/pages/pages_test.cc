@@ -108,17 +108,19 @@ HostTensor Labels(const std::vector<double>& labels) {
 
 TEST(Judge, CountsAndKeepsTheWorst) {
   // Scores of 3 classes, (N, 1, 1, 3): an image of 3 pixels.
-  const HostTensor data = HostTensor::From({7, 1, 1, 3}, {5, 0, 0,    //
-                                                          0, 5, 0,    //
-                                                          4, 0, 0,    // wrong, badly
-                                                          1, 0, 0,    // wrong, a little
-                                                          0, 0, 9,    // wrong, the worst
-                                                          0, 0, 2,    //
-                                                          1, 1, 0});  // the first of two equal ones
-  ArrayIter iter(data, Labels({0, 1, 2, 1, 0, std::numeric_limits<double>::quiet_NaN(), 0}), {.batch_size = 2});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const HostTensor data = HostTensor::From({8, 1, 1, 3}, {5,   0, 0,  //
+                                                          0,   5, 0,  //
+                                                          4,   0, 0,  // wrong, badly
+                                                          1,   0, 0,  // wrong, a little
+                                                          0,   0, 9,  // wrong, the worst
+                                                          0,   0, 2,  //
+                                                          1,   1, 0,  // the first of two equal ones
+                                                          nan, 0, 1});
+  ArrayIter iter(data, Labels({0, 1, 2, 1, 0, nan, 0, 0}), {.batch_size = 2});
   Trainer trainer(Scores(), {.threads_per_device = 1});
   const Judgement judged = Judge(&trainer, &iter, 2);
-  EXPECT_EQ(judged.unjudged, 1);
+  EXPECT_EQ(judged.unjudged, 2);
   const Confusion& confusion = judged.confusion;
   EXPECT_EQ(confusion.classes(), 3);
   EXPECT_EQ(confusion.samples(), 6);
