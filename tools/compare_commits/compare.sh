@@ -18,7 +18,7 @@ esac
 commit=$(git -C "$root" rev-parse --verify "$1^{commit}")
 shift
 
-worktrees=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/bindery-commits
+worktrees=${XDG_CACHE_HOME:-~/.cache}/bindery-commits # ~: whose home it is, also without HOME
 worktree=$worktrees/$commit
 if [ ! -d "$worktree" ]; then
   git -C "$root" worktree prune
