@@ -96,6 +96,21 @@ TEST(Schedule, GoesByEpochs) {
   EXPECT_EQ(rates, (std::vector<double>{1, 1, 0.5, 0.25}));
 }
 
+// The rates of PyTorch's CosineAnnealingLR and PolynomialLR: the base in the first epoch, `final` behind the last.
+TEST(Schedule, DecaysByEpochs) {
+  const auto expect = [](const char* text, const std::vector<double>& rates) {
+    const SchedulePtr schedule = ParseSchedule(text, 0.5);
+    for (size_t i = 0; i < rates.size(); ++i) {
+      EXPECT_NEAR(schedule->LearningRate(7, {.epoch = static_cast<int64_t>(i)}), rates[i], 1e-15) << text << " " << i;
+    }
+  };
+  expect("cosine(4, unit=epoch)", {0.5, 0.42677669529663687, 0.25, 0.073223304703363118, 0, 0});
+  expect("poly(4, power=2, final=0.1, unit=epoch)", {0.5, 0.325, 0.2, 0.125, 0.1, 0.1});
+  expect("cosine(5, warmup=2, warmup_begin=0.1, unit=epoch)",
+         {0.3, 0.5, 0.42677669529663687, 0.25, 0.073223304703363118, 0});
+  expect("cosine(1, unit=epoch)", {0.5, 0});
+}
+
 TEST(Schedule, ReadsWhatItPrints) {
   for (const char* text :
        {"constant(base=0.1)", "constant(base=0.01, warmup=5, warmup_begin=0.001, warmup_mode=linear)",

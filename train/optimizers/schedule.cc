@@ -82,7 +82,8 @@ class Steps final : public Schedule {
   const StepsOptions options_;
 };
 
-// From the base at the end of the warm-up to `final` at step `max`.
+// From the base at the end of the warm-up to `final` at step `max`; by epochs, which are long, to `final` behind epoch
+// `max`, and not before the first one.
 class Decay final : public Schedule {
  public:
   Decay(bool cosine, double base, const DecayOptions& options, const Warmup& warmup)
@@ -100,8 +101,9 @@ class Decay final : public Schedule {
 
  private:
   double AfterWarmup(int64_t step) const override {
-    const double range = static_cast<double>(options_.max - warmup().steps);
-    const double done = static_cast<double>(std::min(step, options_.max) - warmup().steps) / range;
+    const int64_t begin = warmup().by_epoch ? std::max<int64_t>(warmup().steps, 1) : warmup().steps;
+    const int64_t end = options_.max + (warmup().by_epoch ? 1 : 0);
+    const double done = static_cast<double>(std::min(step, end) - begin) / static_cast<double>(end - begin);
     const double rest = cosine_ ? (1 + std::cos(std::numbers::pi * done)) / 2 : std::pow(1 - done, options_.power);
     return options_.final + (base() - options_.final) * rest;
   }

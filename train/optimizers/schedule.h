@@ -22,7 +22,9 @@
 //
 // with w = warmup; until then, at t < warmup, the rate is warmup_begin, or goes from there to the base in a straight
 // line. The others are the rules of MXNet's lr_scheduler. With unit=epoch all these numbers of steps are numbers of
-// epochs, and t is the present one, from 1 on, which whoever trains tells (Updater::NewEpoch); not of one_cycle.
+// epochs, and t is the present one, from 1 on, which whoever trains tells (Updater::NewEpoch); not of one_cycle. The
+// first epoch of poly and cosine (with a warm-up, its last) then has the base, and the last one more than `final`, as
+// PyTorch's PolynomialLR and CosineAnnealingLR give them: w is at least 1, and max + 1 stands in place of max.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +95,7 @@ struct StepsOptions {
 SchedulePtr StepsSchedule(double base, const StepsOptions& options, const Warmup& warmup = {});
 
 struct DecayOptions {
-  int64_t max = 0;  // the rate is `final` from there on; > warm-up steps
+  int64_t max = 0;  // the rate is `final` from there on, by epochs behind it; > warm-up steps
   double final = 0;
   double power = 2;  // of `poly`
 };
