@@ -26,6 +26,12 @@ TEST(Schedule, Factor) {
       {{0, 0.1}, {10, 0.1}, {19, 0.1}, {20, 1}, {21, 1}, {100, 1}, {101, 0.1}, {200, 0.1}, {201, 0.01}, {1000, 1e-4}});
 }
 
+// What is lower from the beginning is not raised.
+TEST(Schedule, TheFloorIsNoRateToBeginWith) {
+  ExpectRates(*FactorSchedule(0, {.step = 1, .factor = 0.5}), {{1, 0}, {2, 0}});
+  ExpectRates(*FactorSchedule(0.01, {.step = 1, .factor = 0.5, .floor = 0.1}), {{1, 0.01}, {2, 0.01}, {9, 0.01}});
+}
+
 TEST(Schedule, Steps) {
   const auto schedule = StepsSchedule(0.1, {.at = {15, 25}, .factor = 0.1}, {.steps = 10, .begin = 0.05});
   ExpectRates(*schedule,

@@ -43,7 +43,7 @@ class Factor final : public Schedule {
  private:
   double AfterWarmup(int64_t step) const override {
     const int64_t drops = std::max<int64_t>(step - 1, 0) / options_.step;
-    return std::max(options_.floor, base() * std::pow(options_.factor, static_cast<double>(drops)));
+    return std::max(std::min(options_.floor, base()), base() * std::pow(options_.factor, static_cast<double>(drops)));
   }
   CallPrinter Print() const override {
     return CallPrinter("factor")
