@@ -141,6 +141,16 @@ TEST(KeyedOptimizer, RefusesAnotherState) {
   EXPECT_EQ(optimizer.State(), good);
 }
 
+// Nobody tells it of epochs.
+TEST(KeyUpdater, SchedulesGoBySteps) {
+  for (const char* text : {"steps(at=2, unit=epoch)", "plateau(patience=1)"}) {
+    const SchedulePtr schedule = ParseSchedule(text);
+    EXPECT_NE(MessageOf([&] { MakeKeyUpdater(MakeOptimizer("sgd"), {.schedule = schedule}); }).find("goes by epochs"),
+              std::string::npos)
+        << text;
+  }
+}
+
 TEST(KeyUpdater, AKeyKeepsItsSizeAndDtype) {
   const KeyUpdater update = MakeKeyUpdater(MakeOptimizer("sgd(lr=1, momentum=0.5)"));
   const std::vector<double> gradient(3, 1);

@@ -31,6 +31,9 @@ class KeyedOptimizer::States {
       Throw("{}: keys are updated one by one, so there is no norm of all gradients to clip by", optimizer_->Text());
     }
     if (!options_.schedule) options_.schedule = ConstantSchedule(optimizer_->options().learning_rate);
+    if (options_.schedule->by_epoch()) {
+      Throw("the schedule {} goes by epochs, of which nobody tells an updater by keys", options_.schedule->Text());
+    }
   }
 
   void Update(const Key& key, DType dtype, const void* sum, void* stored, int64_t elements) {

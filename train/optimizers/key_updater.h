@@ -22,7 +22,7 @@
 namespace bindery {
 
 struct KeyUpdaterOptions {
-  SchedulePtr schedule = nullptr;  // default: the optimizer's learning rate, constant
+  SchedulePtr schedule = nullptr;  // by steps; default: the optimizer's learning rate, constant
   double rescale = 1;              // of the sums, where the optimizer has none of its own: 1 / samples
   std::map<std::string, Annotations> annotations = {};  // of parameters, for MultipliersOf: Symbol::AllAnnotations()
 };
@@ -32,6 +32,7 @@ struct KeyUpdaterOptions {
 // Thread safety: different keys may be updated at the same time; State and SetState wait for updates that run.
 class KeyedOptimizer {
  public:
+  // Throws Error for what goes by norms of all gradients, and for schedules that go by epochs.
   explicit KeyedOptimizer(std::shared_ptr<const Optimizer> optimizer, KeyUpdaterOptions options = {});
 
   // For KVStore::SetUpdater; shares the state and outlives this object. Throws ShapeError if a key comes back with

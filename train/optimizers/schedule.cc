@@ -163,6 +163,7 @@ class Plateau final : public Schedule {
     check(options.floor >= 0 && options.floor <= base, "floor must be between 0 and the base", options.floor);
   }
 
+  bool by_epoch() const override { return true; }
   ScheduleState Judge(double value, bool larger_is_better, const ScheduleState& before) const override {
     ScheduleState state = before;
     if (IsBetter(value, larger_is_better, state.best)) {

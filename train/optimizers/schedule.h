@@ -63,6 +63,8 @@ class Schedule {
   // What becomes of the state when an epoch's value is judged. Not a number: no better one.
   virtual ScheduleState Judge(double, bool /*larger_is_better*/, const ScheduleState& state) const { return state; }
   double base() const { return base_; }
+  // Does it want to be told of epochs, or of what they are judged by?
+  virtual bool by_epoch() const { return warmup_.by_epoch; }
   // ParseSchedule(Text()) is the same schedule.
   std::string Text() const;
 
