@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/model.h"
@@ -135,7 +136,9 @@ TEST(KeyedOptimizer, RefusesAnotherState) {
             "CheckpointError: optimizer state \"w:variance\": expected <key>:<state> with one of the states of "
             "sgd(lr=0.1, momentum=0.9): momentum, step");
   EXPECT_EQ(message([](HostTensorMap& s) { s["w:step"] = HostTensor(DType::kFloat32, {1}); }),
-            "CheckpointError: optimizer state \"w:step\": expected one int64 >= 0, got float32 (1)");
+            "CheckpointError: optimizer state \"w:step\": expected one int64 from 0 to 2^53, got float32 (1)");
+  EXPECT_NE(message([](HostTensorMap& s) { s["w:step"].data<int64_t>()[0] = std::numeric_limits<int64_t>::max(); }),
+            "");
   EXPECT_EQ(message([](HostTensorMap& s) { s["w"] = HostTensor(DType::kFloat32, {1}); }).substr(0, 36),
             "CheckpointError: optimizer state \"w\"");
   EXPECT_EQ(optimizer.State(), good);

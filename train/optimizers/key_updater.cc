@@ -141,8 +141,10 @@ class KeyedOptimizer::States {
     }
     for (auto& [key, state] : states) {
       const HostTensor& step = Given(all, key, kStep);
-      if (step.dtype() != DType::kInt64 || step.elements() != 1 || step.data<int64_t>()[0] < 0) {
-        Throw<CheckpointError>("optimizer state \"{}:{}\": expected one int64 >= 0, got {} {}", key, kStep,
+      constexpr int64_t kMost = int64_t{1} << 53;
+      if (step.dtype() != DType::kInt64 || step.elements() != 1 || step.data<int64_t>()[0] < 0 ||
+          step.data<int64_t>()[0] > kMost) {
+        Throw<CheckpointError>("optimizer state \"{}:{}\": expected one int64 from 0 to 2^53, got {} {}", key, kStep,
                                step.dtype(), step.shape());
       }
       state.step = step.data<int64_t>()[0];
