@@ -138,6 +138,27 @@ struct OwnSign {
   }
 };
 
+// As the padding of weights in blocks is.
+TEST(MakeOptimizer, WithoutEpsilonWhatIsZeroStaysZero) {
+  for (const char* text : {"adam(epsilon=0)", "adamw(epsilon=1e-50)", "nadam(epsilon=0)", "adamax(epsilon=0)",
+                           "rmsprop(epsilon=0)", "rmsprop(momentum=0.9, epsilon=0)", "centered_rmsprop(epsilon=0)",
+                           "adagrad(epsilon=0)", "adadelta(epsilon=0)", "lamb(epsilon=0)", "lars(epsilon=0)"}) {
+    const auto optimizer = MakeOptimizer(text);
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      double weight[5] = {}, states[kMaxUpdateStates][5] = {};
+      const double gradient[5] = {};
+      const void* grads[] = {gradient};
+      std::vector<void*> addresses;
+      for (int i = 0; i < optimizer->state_count(); ++i) addresses.push_back(states[i]);
+      for (int64_t step = 1; step <= 2; ++step) {
+        optimizer->Update(dtype, {.step = step, .learning_rate = 0.1, .weight_decay = 0.1}, grads, weight, addresses,
+                          {}, 5);
+      }
+      for (const double w : weight) EXPECT_EQ(w, 0) << text << ", " << SizeOf(dtype);
+    }
+  }
+}
+
 TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
   AddOptimizer({.name = "own_sign",
                 .rate = 0.25,

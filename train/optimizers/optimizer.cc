@@ -1,6 +1,7 @@
 #include "train/optimizers/optimizer.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <mutex>
 #include <utility>
@@ -61,6 +62,8 @@ Optimizer::Optimizer(const UpdateRule& rule, const OptimizerOptions& options, st
     const UpdateSetting& setting = rule_.settings[i];
     if (i == settings_.size()) settings_.push_back(setting.value);
     CheckNumber(setting.name, settings_[i], setting.below);
+    // 0 / 0 would fill the padding of weights, whose gradients are 0, with NaN.
+    if (setting.name == "epsilon" && setting.value > 0) settings_[i] = std::max<double>(settings_[i], FLT_MIN);
   }
   without_first_ = rule_.without_first && settings_[0] == 0;
 }

@@ -48,7 +48,8 @@ struct OptimizerOptions {
 
 class Optimizer {
  public:
-  // `settings`: the rule's own, in its order; its defaults for those left out. Throws Error if some make no sense.
+  // `settings`: the rule's own, in its order; its defaults for those left out. An `epsilon` that a rule divides by is
+  // at least the smallest normal float32. Throws Error if some make no sense.
   explicit Optimizer(const UpdateRule& rule, const OptimizerOptions& options = {}, std::vector<double> settings = {});
 
   const std::string& name() const { return rule_.name; }  // "sgd"
