@@ -213,6 +213,14 @@ TEST(Metrics, ListsHaveAllValues) {
   EXPECT_EQ(values[1].second, Value("cross-entropy", kScores, kLabels));
 }
 
+// Else logs, which go by names, would have one of them.
+TEST(Metrics, OfOneNameAreToldApart) {
+  const auto metric = MakeMetric("accuracy, top-k(1), accuracy(axis=1), accuracy");
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metric->Get()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"accuracy", "top-1", "accuracy_2", "accuracy_3"}));
+}
+
 TEST(Metrics, GoOnFromASavedTotal) {
   Accuracy one, two;
   Update(&one, kScores, kLabels, 3);

@@ -42,7 +42,7 @@ TEST(OwnMetric, TheMeanOfAFormulaOnAnyDevices) {
     for (int i = 0; i < devices; ++i) list.push_back(Cpu(i));
     Trainer trainer(off.model, {.devices = list, .metrics = "mae", .more_metrics = {Near(0.5), Near(0.25)}});
     ArrayIter batches = off.Batches();
-    EXPECT_EQ(trainer.Score(batches), (NamedValues{{"mae", 0.4375}, {"near", 5.0 / 8}, {"near", 3.0 / 8}}));
+    EXPECT_EQ(trainer.Score(batches), (NamedValues{{"mae", 0.4375}, {"near", 5.0 / 8}, {"near_2", 3.0 / 8}}));
     EXPECT_EQ(trainer.Score(batches, "mse").size(), 1u);  // what is asked for by name alone
   }
 }

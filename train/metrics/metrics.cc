@@ -1,5 +1,6 @@
 #include "train/metrics/metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -222,7 +223,14 @@ NamedValues CompositeMetric::Values(std::span<const double> total) const {
   size_t begin = 0;
   for (const auto& metric : metrics_) {
     const size_t size = static_cast<size_t>(metric->total_size());
-    for (auto& value : metric->Values(total.subspan(begin, size))) result.push_back(std::move(value));
+    for (auto& [name, value] : metric->Values(total.subspan(begin, size))) {
+      const auto is_there = [&](const std::string& one) {
+        return std::ranges::find(result, one, &NamedValues::value_type::first) != result.end();
+      };
+      std::string own = name;
+      for (int i = 2; is_there(own); ++i) own = fmt::format("{}_{}", name, i);
+      result.emplace_back(std::move(own), value);
+    }
     begin += size;
   }
   return result;

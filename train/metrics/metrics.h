@@ -145,7 +145,7 @@ class Loss final : public MeanMetric {
 using MetricFormula = std::function<Symbol(const Symbol& output, const Symbol& label)>;
 std::shared_ptr<const Metric> MeanOf(const std::string& name, MetricFormula formula, MetricTarget target = {});
 
-// Several at once.
+// Several at once. Where two have one name, the second value is called "accuracy_2", and so on.
 class CompositeMetric final : public Metric {
  public:
   explicit CompositeMetric(std::vector<std::shared_ptr<const Metric>> metrics);
