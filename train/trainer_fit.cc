@@ -74,7 +74,9 @@ class Trainer::Fitting final : public Learner {
       if (new_epoch_ || !std::isnan(value)) observation->Report("train/" + metric, value);
     }
     if (new_epoch_) observation->Report("validation", report_.validation);
-    observation->Report("train/learning-rate", trainer_.updater_->LearningRateOf(trainer_.updater_->step()));
+    const Updater& updater = *trainer_.updater_;  // whose schedule is in the next epoch already
+    observation->Report("train/learning-rate",
+                        new_epoch_ ? report_.learning_rate : updater.LearningRateOf(updater.step()));
   }
 
   Checkpoint ToCheckpoint() override {

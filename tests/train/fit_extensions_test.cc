@@ -83,6 +83,21 @@ TEST(FitExtensions, SeeEveryMoment) {
 }
 
 // Two batches in the first epoch and the third, two samples being kept, and three in the second.
+// At an epoch's end, too, the rate is that of the steps that were taken.
+TEST(FitExtensions, SeeTheRateThatWasTrainedWith) {
+  for (const char* schedule :
+       {"steps(at=2, factor=0.5, base=1, unit=epoch)", "plateau(patience=0, factor=0.5, base=1)"}) {
+    Trainer trainer(Net(), Here({.schedule = schedule}));
+    ArrayIter data = Data();
+    std::vector<double> seen, trained;
+    const auto note = [&](Loop& loop) { seen.push_back(loop.observation().Find("train/learning-rate")->value); };
+    trainer.Fit(data, {.epochs = 4,
+                       .on_batch = [&](const BatchReport& report) { trained.push_back(report.learning_rate); },
+                       .extensions = {{.name = "note", .trigger = EveryIterations(1), .run = note}}});
+    EXPECT_EQ(seen, trained) << schedule;
+  }
+}
+
 TEST(FitExtensions, SeeEveryStepWhereSamplesAreKeptForTheNextSweep) {
   Trainer trainer(Net(), Here());
   ArrayIter data = Data(LastBatch::kRollOver);
