@@ -135,6 +135,7 @@ struct FitOptions {
   // The metric that epochs are judged by (EpochReport::best, `keep_best`, the schedule "plateau"), one of the trainer's:
   // as they are called in reports. Empty: the first one.
   std::string watch = {};
+  Better better = Better::kAuto;  // of what is watched (LargerIsBetter)
 };
 
 struct FitResult {
@@ -243,7 +244,7 @@ class Trainer {
   std::string FirstBadValue(const BatchPtr& batch, int64_t step);
   void Resume(const FitOptions& options, Loop* loop);
   // Is it the best value of the set ("validation") so far? Then it is kept.
-  bool IsBest(const std::string& set, const std::string& metric, double value);
+  bool IsBest(const std::string& set, const std::string& metric, double value, bool larger);
   // Calls visit(batch) for the batches of a sweep, arranged for the group, until it returns false, or for so many.
   void Sweep(DataIter& data, int64_t batches, const std::function<bool(const BatchPtr&)>& visit);
   std::vector<std::string> InputsWithoutValue() const;

@@ -27,10 +27,10 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-bool Trainer::IsBest(const std::string& set, const std::string& metric, double value) {
+bool Trainer::IsBest(const std::string& set, const std::string& metric, double value, bool larger) {
   const std::string what = set + " " + metric;
   const auto best = best_ && best_->first == what ? std::optional(best_->second) : std::nullopt;
-  if (!IsBetter(value, best, LargerIsBetter(metric))) return false;
+  if (!IsBetter(value, best, larger)) return false;
   best_ = {what, value};
   return true;
 }
@@ -220,8 +220,9 @@ class Trainer::Fitting final : public Learner {
     const NamedValues& judged = options_.validation ? report_.validation : report_.train;
     const auto value = std::ranges::find(judged, watched_, &NamedValues::value_type::first);
     if (value == judged.end()) return;
-    updater.Judge(value->second, LargerIsBetter(watched_));
-    report_.best = trainer_.IsBest(JudgedSet(), watched_, value->second);
+    const bool larger = LargerIsBetter(watched_, options_.better);
+    updater.Judge(value->second, larger);
+    report_.best = trainer_.IsBest(JudgedSet(), watched_, value->second, larger);
     if (report_.best) best_step_ = updater.step();
   }
 

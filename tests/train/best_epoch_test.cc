@@ -5,11 +5,14 @@
 #include <limits>
 
 #include "base/log.h"
+#include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
+#include "train/extensions/snapshots.h"
+#include "train/loop/loop.h"
 #include "train/trainer.h"
 #include "train/zoo.h"
 
@@ -73,6 +76,34 @@ TEST_F(BestEpochTest, IsJudgedByTheMetricThatIsWatched) {
       EXPECT_EQ(report.best, value > best) << watch << ", epoch " << report.epoch;
       best = std::max(best, value);
     }
+  }
+}
+
+// Of a metric that only the program knows, the program says which way is better.
+TEST_F(BestEpochTest, WhichWayIsBetterCanBeSaid) {
+  const auto right = [](const Symbol& output, const Symbol& label) {
+    return Equal(Cast(ArgMax(output, {.axis = 1}), {.dtype = DType::kFloat32}), label);
+  };
+  options_.metrics = "";
+  options_.more_metrics = {MeanOf("hit", right)};
+  const std::string path = folder_ + "/best.pb";
+  for (const Better better : {Better::kAuto, Better::kLarger}) {
+    const double sign = better == Better::kLarger ? 1 : -1;
+    double best = -std::numeric_limits<double>::infinity();
+    int files = 0, bests = 0;
+    const Extension count{.name = "count", .trigger = EveryEpochs(), .priority = kReads - 1, .run = [&](Loop&) {
+                            files += std::filesystem::remove(path);
+                          }};
+    const auto reports = Run(
+        5, "sgd(lr=0.3)", {.extensions = {BestModel(path, "validation/hit", "main", better), count}, .better = better});
+    for (const EpochReport& report : reports) {
+      const double value = sign * ValueOf(report.validation, "hit");
+      EXPECT_EQ(report.best, value > best) << report.epoch;
+      bests += report.best;
+      best = std::max(best, value);
+    }
+    EXPECT_EQ(files, bests);
+    EXPECT_EQ(bests > 1, better == Better::kLarger);  // it learns
   }
 }
 

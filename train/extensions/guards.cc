@@ -20,7 +20,7 @@ Extension FailOnBadNumbers(Trigger trigger) {
           }};
 }
 
-Extension JudgeBy(const std::string& value, const std::string& model, Trigger trigger) {
+Extension JudgeBy(const std::string& value, const std::string& model, Trigger trigger, Better better) {
   struct State {
     Trigger trigger;
     RunningMean mean = {};
@@ -33,7 +33,8 @@ Extension JudgeBy(const std::string& value, const std::string& model, Trigger tr
               [=](Loop& loop) {
                 if (const Observation::Value* reported = loop.observation().Find(value)) state->mean.Add(*reported);
                 if (!state->trigger.Due(loop.now(), loop.observation()) || !state->mean.any()) return;
-                loop.learner().updater(model).Judge(std::exchange(state->mean, {}).value(), LargerIsBetter(value));
+                loop.learner().updater(model).Judge(std::exchange(state->mean, {}).value(),
+                                                    LargerIsBetter(value, better));
               },
           .serialize =
               [state](Archive* archive) {

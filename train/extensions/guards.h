@@ -12,8 +12,9 @@ namespace bindery {
 // flight.
 Extension FailOnBadNumbers(Trigger trigger = EveryEpochs());
 
-// Shows a model's schedule the mean of a value since the last time: how `plateau` learns of it. Better: LargerIsBetter.
-// (Trainer::Fit shows it the first metric of each epoch by itself.)
-Extension JudgeBy(const std::string& value, const std::string& model = "main", Trigger trigger = EveryEpochs());
+// Shows a model's schedule the mean of a value since the last time: how `plateau` learns of it. Which is better says
+// LargerIsBetter. (Trainer::Fit shows it the first metric of each epoch by itself.)
+Extension JudgeBy(const std::string& value, const std::string& model = "main", Trigger trigger = EveryEpochs(),
+                  Better better = Better::kAuto);
 
 }  // namespace bindery

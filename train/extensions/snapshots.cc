@@ -106,9 +106,9 @@ Extension Snapshot(SnapshotOptions options) {
   return extension;
 }
 
-Extension BestModel(std::string path, const std::string& value, const std::string& model) {
+Extension BestModel(std::string path, const std::string& value, const std::string& model, Better better) {
   return {.name = "best model",
-          .trigger = LargerIsBetter(value) ? AtMaximum(value) : AtMinimum(value),
+          .trigger = LargerIsBetter(value, better) ? AtMaximum(value) : AtMinimum(value),
           .priority = kReads,
           .run = [=](Loop& loop) { SaveModel(loop.learner().ToModel(model), path); },
           .begin = [=](Loop&) { MakeFolderOf(path); }};

@@ -73,7 +73,8 @@ bool IsBetter(double value, std::optional<double> best, bool larger) {
   return std::isfinite(value) && !(best && (larger ? *best >= value : *best <= value));
 }
 
-bool LargerIsBetter(const std::string& metric) {
+bool LargerIsBetter(const std::string& metric, Better better) {
+  if (better != Better::kAuto) return better == Better::kLarger;
   const std::string name = metric.substr(metric.rfind('/') + 1);
   const auto is = [&](const char* of) { return name.starts_with(of); };
   return is("accuracy") || is("top") || is("f1") || is("mcc") || is("pcc") || is("pearson");
@@ -144,8 +145,7 @@ Trigger AtMinimum(const std::string& value, Trigger check) { return AtBest(value
 
 Trigger EarlyStopping(EarlyStoppingOptions options) {
   if (options.patience < 1) Throw("early stopping: expected a patience of at least 1, got {}", options.patience);
-  const bool larger =
-      options.better == Better::kAuto ? LargerIsBetter(options.value) : options.better == Better::kLarger;
+  const bool larger = LargerIsBetter(options.value, options.better);
   return Trigger([=](const Moment& moment, const Observation& observation, const Trigger::Memory& memory) {
     ForgetOthers(options.value, memory);
     double& waited = memory["waited"];

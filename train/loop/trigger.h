@@ -92,7 +92,8 @@ Trigger EarlyStopping(EarlyStoppingOptions options);
 // for nothing.
 bool IsBetter(double value, std::optional<double> best, bool larger);
 
-// Is a larger value of that metric better? Rates of success are, losses and errors are not.
-bool LargerIsBetter(const std::string& metric);
+// Is a larger value of that metric better? By its name rates of success that this library has are; what it does not
+// know counts as a loss or an error, unless `better` says which way.
+bool LargerIsBetter(const std::string& metric, Better better = Better::kAuto);
 
 }  // namespace bindery
