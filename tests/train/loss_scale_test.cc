@@ -205,6 +205,12 @@ TEST_F(LossScaleTest, IsRefusedWhereItCannotBe) {
   DataParallelExecutorGroup plain(Linear(), {.devices = devices_, .data = {{"data", {kSamples, 1}}}});
   EXPECT_EQ(MessageOf<Error>([&] { Updater(&plain, {.loss_scale = ParseLossScaling("static(8)")}); }),
             "Error: a loss scale needs a group of ScaleLosses(symbol)");
+  const LossScaling bad[] = {{.start = 0}, {.backoff = 2}, {.start = 1, .min = 2}, {.dynamic = false, .start = -1}};
+  for (const LossScaling& scaling : bad) {
+    const auto group = MakeGroup();
+    EXPECT_NE(MessageOf<Error>([&] { Updater(group.get(), {.loss_scale = scaling}); }).find(scaling.Text()),
+              std::string::npos);
+  }
 }
 
 // 7 batches an epoch; the last ones overflow, too.

@@ -98,6 +98,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   }
   divide_by_samples_ = leaves.value_or(false);
   if (loss_scaling_) {
+    ParseLossScaling(loss_scaling_->Text());  // throws Error for numbers that make no sense
     const Symbol& symbol = group_->symbol();
     if (ScaleLosses(symbol).entries() != symbol.entries()) Throw("a loss scale needs a group of ScaleLosses(symbol)");
     if (!steps_of_) run_->loss_scale = FirstState(*loss_scaling_);
