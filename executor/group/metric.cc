@@ -5,6 +5,7 @@
 
 #include "engine/backend.h"
 #include "engine/memory/storage.h"
+#include "symbol/model.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -63,7 +64,7 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
     : engine_(std::move(engine)), metric_(metric.id()), partial_size_(static_cast<size_t>(metric.partial_size())),
       labels_of_batch_(!lists), measure_done_(engine_->NewVar()) {
   CompileOptions last;  // of the share before
-  int64_t last_samples = -1;
+  std::string last_graph;
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
     const Device device = p.executor->device();
@@ -88,6 +89,7 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
       add("label", &arrays.labels, labels[i].name, mine[i], OuterOf(labels[i], mine[i].shape()));
     }
 
+    const NameScope names;  // equal shares give equal graphs, unless the metric looks at which samples they are
     MetricGraph graph = metric.AsGraph(arrays);
     const Symbol head = HeadOf(graph);
     CompileOptions own = options;
@@ -102,11 +104,12 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
            .shape = tensors.at(a.name).shape(),
            .dtype = tensors.at(a.name).dtype()};
     }
-    const bool again = own == last && arrays.samples == last_samples;
+    std::string text = SerializeModel({.symbol = head});
+    const bool again = own == last && text == last_graph;
     share->program = again ? shares_.back()->program : Compile(head, own);
     share->checks = std::move(graph.checks);
     last = std::move(own);
-    last_samples = arrays.samples;
+    last_graph = std::move(text);
 
     const Plan& plan = share->program->plan;
     const int output = plan.outputs[0].value;

@@ -47,6 +47,22 @@ TEST(OwnMetric, TheMeanOfAFormulaOnAnyDevices) {
   }
 }
 
+// Equal shares are still not the same: each begins elsewhere.
+TEST(OwnMetric, KnowsWhichSamplesAreADevices) {
+  struct First final : Metric {
+    std::string name() const override { return "first"; }
+    int partial_size() const override { return 1; }
+    MetricGraph AsGraph(const MetricArrays& share) const override {
+      return {.partial = Constant(HostTensor::From({1}, {static_cast<float>(share.first)}).Cast(DType::kFloat64))};
+    }
+    NamedValues Values(std::span<const double> total) const override { return {{name(), total[0]}}; }
+  };
+  const Off off;
+  Trainer trainer(off.model, {.devices = {Cpu(0), Cpu(1)}, .metrics = "", .more_metrics = {std::make_shared<First>()}});
+  ArrayIter batches(off.data, off.label, {.batch_size = 8});
+  EXPECT_EQ(trainer.Score(batches), (NamedValues{{"first", 4}}));
+}
+
 TEST(OwnMetric, AloneAndOfValuesThatAreNoTruths) {
   const Off off;
   const auto error = MeanOf("error", [](const Symbol& output, const Symbol& label) { return label - output; });
