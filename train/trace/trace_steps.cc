@@ -51,6 +51,7 @@ struct State {
     if (again && options.group && options.trace->recording()) {
       try {
         ExecutorGroup* const group = options.group();
+        if (!group) Throw("nothing is bound yet");
         WaitForSteps(*group);  // they are recorded; what runs again is so call by call
         options.trace->Stop();
         const std::vector<CallTime> times = RunAgain(group);

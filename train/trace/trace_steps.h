@@ -16,7 +16,7 @@ namespace bindery {
 struct TraceStepsOptions {
   std::string path;
   std::shared_ptr<Trace> trace;                // of the engine that the run uses (MakeTraceEngine)
-  std::function<ExecutorGroup*()> group = {};  // what runs; none: operations of the engine alone
+  std::function<ExecutorGroup*()> group = {};  // what runs; none, or null: operations of the engine alone
   int64_t skip = 2, steps = 5;                 // of this run, before the first one that is recorded; recorded ones
 };
 

@@ -115,6 +115,12 @@ TEST(TraceTest, ARunThatEndsBeforeLeavesWhatThereIs) {
               trainer.Fit(data, {.epochs = 2, .extensions = {steps("/proc/none/trace.json")}});
             }).find("/proc/none"),
             std::string::npos);
+  // A learner that is not bound yet has no group.
+  const auto unbound = TraceSteps({.path = PathOf("unbound.json"),
+                                   .trace = trace,
+                                   .group = [] { return static_cast<ExecutorGroup*>(nullptr); },
+                                   .skip = 0});
+  trainer.Fit(data, {.epochs = 2, .extensions = {unbound}});
   EXPECT_THROW(TraceSteps({.path = "x", .trace = nullptr}), Error);
   EXPECT_THROW(TraceSteps({.path = "x", .trace = trace, .steps = 0}), Error);
 }
