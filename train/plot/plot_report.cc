@@ -105,6 +105,10 @@ Extension PlotReport(PlotReportOptions options) {
   return {.name = "plot",
           .trigger = Always(),
           .run = [state](Loop& loop) { state->Look(loop); },
+          .begin =
+              [state](Loop&) {
+                for (const std::string& path : state->options.paths) MakeFolderOf(path);
+              },
           .end =
               [state](Loop&) {
                 if (state->options.at_end) state->options.at_end(state->Charts());

@@ -14,7 +14,7 @@ namespace bindery {
 // A chart for each metric, what stands behind the last "/" of a value's name, with a curve for each place, what stands
 // before it: "accuracy" of "train" and of "validation". Points are means, by samples, since the last time that the
 // trigger was due; a resumed run's begin where the run did. Files are written each time, so that they show a run that
-// goes on, and throw DataError if they cannot be.
+// goes on, and throw DataError if they cannot be; their folders are made when it begins.
 struct PlotReportOptions {
   std::vector<std::string> paths = {};    // that end in .svg or .png; else Error
   std::vector<std::string> metrics = {};  // in this order; empty: all, by name

@@ -21,6 +21,7 @@ struct State {
   bool done = false;
 
   void Begin() {
+    MakeFolderOf(options.path);
     moments = 0;
     done = false;
     if (options.skip == 0) Start();

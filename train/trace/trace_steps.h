@@ -23,7 +23,8 @@ struct TraceStepsOptions {
 // The file has, of the steps, the operations of the engine (forward and backward are one each or two) and how long the
 // program took to push each step; then, "run again", what these consist of (train/trace/call_times.h), with operator,
 // node, kernel and shape. Results of the run stay the same, to the bit. A run that ends before leaves what there is.
-// Throws DataError if the file cannot be written; where running again fails, that is logged.
+// Its folder is made when the run begins. Throws DataError if the file cannot be written; where running again fails,
+// that is logged.
 Extension TraceSteps(TraceStepsOptions options);
 
 }  // namespace bindery

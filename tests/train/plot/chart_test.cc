@@ -171,7 +171,6 @@ Symbol Net() { return SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidde
 TEST(PlotReport, DrawsEachMetricAndGoesOnAfterAResume) {
   const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/plot";
   std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
   std::vector<Chart> charts;
   const auto fit = [&](int64_t epochs, bool resume) {
     ArrayIter train = Data(), test = Data();
@@ -180,7 +179,7 @@ TEST(PlotReport, DrawsEachMetricAndGoesOnAfterAResume) {
                         .validation = &test,
                         .checkpoints = folder + "/checkpoints",
                         .resume = resume,
-                        .extensions = {PlotReport({.paths = {folder + "/plot.svg", folder + "/plot.png"},
+                        .extensions = {PlotReport({.paths = {folder + "/plots/plot.svg", folder + "/plots/plot.png"},
                                                    .metrics = {"cross-entropy", "accuracy"},
                                                    .at_end = [&](const auto& drawn) { charts = drawn; }})}});
   };
@@ -198,9 +197,9 @@ TEST(PlotReport, DrawsEachMetricAndGoesOnAfterAResume) {
       for (int i = 0; i < 5; ++i) EXPECT_EQ(curve.points[static_cast<size_t>(i)].first, i + 1);
     }
   }
-  ExpectWellFormed(ReadFile(folder + "/plot.svg"));
-  EXPECT_EQ(ReadFile(folder + "/plot.svg"), DrawSvg(charts));
-  EXPECT_EQ(ReadFile(folder + "/plot.png"), DrawPng(charts));
+  ExpectWellFormed(ReadFile(folder + "/plots/plot.svg"));
+  EXPECT_EQ(ReadFile(folder + "/plots/plot.svg"), DrawSvg(charts));
+  EXPECT_EQ(ReadFile(folder + "/plots/plot.png"), DrawPng(charts));
   EXPECT_NE(MessageOf<Error>([] { PlotReport({.paths = {"plot.jpg"}}); }).find("plot.jpg"), std::string::npos);
   ArrayIter train = Data(), test = Data();
   Trainer trainer(Net(), {.threads_per_device = 1});
@@ -212,8 +211,11 @@ TEST(PlotReport, DrawsEachMetricAndGoesOnAfterAResume) {
   ASSERT_EQ(charts[0].curves.size(), 2u);
   EXPECT_EQ(charts[0].curves[0].name, "train");
   EXPECT_EQ(charts[0].curves[1].name, "test");
+  // Its folder is made; where it cannot be, that is told before the first step.
+  const int64_t steps = trainer.updater()->step();
   EXPECT_THROW(trainer.Fit(train, {.epochs = 2, .extensions = {PlotReport({.paths = {"/proc/none/plot.svg"}})}}),
                DataError);
+  EXPECT_EQ(trainer.updater()->step(), steps);
 }
 
 }  // namespace

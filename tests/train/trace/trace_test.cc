@@ -107,14 +107,15 @@ TEST(TraceTest, ARunThatEndsBeforeLeavesWhatThereIs) {
   const auto steps = [&](const std::string& path) {
     return TraceSteps({.path = path, .trace = trace, .group = [&] { return trainer.group(); }, .skip = 0, .steps = 99});
   };
-  trainer.Fit(data, {.epochs = 1, .extensions = {steps(PathOf("short.json"))}});
-  const auto slices = CheckTrace(ReadFile(PathOf("short.json")));
+  trainer.Fit(data, {.epochs = 1, .extensions = {steps(PathOf("folder/short.json"))}});
+  const auto slices = CheckTrace(ReadFile(PathOf("folder/short.json")));
   EXPECT_EQ(std::ranges::count(slices, "step", [](const auto& s) { return s.at("cat").template get<std::string>(); }),
             3);
   EXPECT_NE(MessageOf<DataError>([&] {
               trainer.Fit(data, {.epochs = 2, .extensions = {steps("/proc/none/trace.json")}});
             }).find("/proc/none"),
             std::string::npos);
+  EXPECT_EQ(trainer.updater()->step(), 3) << "that is told before the first step";
   // A learner that is not bound yet has no group.
   const auto unbound = TraceSteps({.path = PathOf("unbound.json"),
                                    .trace = trace,
