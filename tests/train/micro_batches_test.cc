@@ -143,6 +143,38 @@ TEST(MicroBatches, TrainAsOneBatchDoes) {
   }
 }
 
+// Each piece divides by what it has; the step is as long as that of the whole batch all the same.
+TEST(MicroBatches, MeansAreOfAllPieces) {
+  const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), label = Variable("softmax_label");
+  const Symbol valid = SoftmaxOutput(x, label, {.normalization = Normalization::kValid}, "softmax");
+  const Symbol batch = SoftmaxOutput(x, label, {.normalization = Normalization::kBatch}, "softmax");
+  const Symbol mean = MakeLoss(SoftmaxCrossEntropy(x, label, {}, LossReduction::kMean), {}, "loss")
+                          .WithAnnotation("merge", "mean");  // so of one device
+  const auto train = [](const Symbol& net, int devices, int64_t pieces, const std::string& optimizer) {
+    TrainerOptions options = On(devices, pieces, optimizer);
+    options.metrics = "loss";
+    ArrayIter data = Points(false);
+    Trainer trainer(net, options);
+    trainer.Fit(data, {.epochs = 2});
+    return trainer.ToModel().params;
+  };
+  for (const std::string optimizer : {"sgd(lr=0.5)", "sgd(lr=0.5, rescale=0.5)", "sgd(lr=0.5, clip_norm=0.1)"}) {
+    for (const Symbol& net : {valid, mean, batch}) {
+      const HostTensorMap whole = train(net, 1, 1, optimizer);
+      for (const auto& [devices, pieces] : {std::pair(1, 2), {2, 4}, {1, 8}}) {
+        if (net.entries() == mean.entries() && devices > 1) continue;
+        EXPECT_LT(MostDifferent(train(net, devices, pieces, optimizer), whole), 2e-6) << optimizer << ", " << pieces;
+      }
+    }
+  }
+  // What is a mean of the batch and what is one of a piece would weigh differently.
+  for (const Symbol& other : {batch, SoftmaxOutput(x, label, {}, "softmax")}) {
+    const Symbol both = Group({mean, other});
+    EXPECT_NE(train(both, 1, 1, "sgd(lr=0.5, rescale=1)").size(), 0u);
+    EXPECT_NE(MessageOf([&] { train(both, 1, 2, "sgd(lr=0.5, rescale=1)"); }).find("micro-batches"), std::string::npos);
+  }
+}
+
 // Masks go by the sample's place in the whole batch.
 TEST(MicroBatches, DropWhatOneBatchWould) {
   std::vector<HostTensorMap> trained;

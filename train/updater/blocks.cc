@@ -26,8 +26,7 @@ bool Says(const Node& node, const char* attribute, const AttrValue& value) {
 void CheckSymbol(const Symbol& symbol) {
   for (const Entry& head : symbol.entries()) {
     const NodePtr& node = head.node;
-    if (node->is_variable() || node->op().blocks_gradient || !IsMean(node)) continue;
-    if (Says(*node, "normalization", std::string("batch"))) continue;
+    if (node->is_variable() || node->op().blocks_gradient || !IsMeanOfPiece(node)) continue;
     Throw<ModelError>(
         "{} divides by what a block has (valid labels, or the samples of a mean): in blocks, a head is a sum over "
         "samples, or normalised by the batch",

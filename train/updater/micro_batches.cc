@@ -4,6 +4,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "symbol/graph.h"
+#include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
@@ -46,6 +48,13 @@ void CutArrays(const std::vector<DataDesc>& descs, const std::vector<HostTensor>
 int64_t MicroBatches::PiecesOf(int64_t samples) const {
   if (pieces == 1) return 1;
   return std::max<int64_t>(1, CeilDiv(CheckedMul(samples, pieces, "micro-batches"), batch_size));
+}
+
+bool IsMeanOfPiece(const NodePtr& head) {
+  if (!IsMean(head)) return false;
+  const AttrMap attributes = head->attrs().ToFullMap();
+  const auto found = attributes.find("normalization");
+  return found == attributes.end() || found->second != AttrValue(std::string("batch"));
 }
 
 int64_t BatchSizeOf(const std::vector<DataDesc>& descriptions) {

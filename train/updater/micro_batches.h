@@ -11,6 +11,7 @@
 #include "executor/batch.h"
 #include "executor/group/options.h"
 #include "executor/group/split_batch.h"
+#include "symbol/symbol.h"
 
 namespace bindery {
 
@@ -27,6 +28,10 @@ struct MicroBatches {
   int64_t PiecesOf(int64_t samples) const;
   int64_t largest() const { return CeilDiv(batch_size, pieces); }  // samples of a piece
 };
+
+// Is the gradient of this head divided by what a piece has, and not by what the whole batch has: by valid labels, or as
+// a mean (IsMean)?
+bool IsMeanOfPiece(const NodePtr& head);
 
 // The extent of the descriptions' batch axis; 1 if there is none.
 int64_t BatchSizeOf(const std::vector<DataDesc>& descriptions);

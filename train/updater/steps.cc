@@ -9,8 +9,9 @@ namespace bindery {
 
 StepRates Updater::RatesOf(int64_t step, int64_t samples) const {
   const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
+  const double means = means_of_pieces_.value_or(false) ? static_cast<double>(pieces_) : 1.0;
   return {.learning_rate = LearningRateOf(step),
-          .rescale = optimizer_->options().rescale_gradient.value_or(automatic) / run_->loss_scale.scale,
+          .rescale = optimizer_->options().rescale_gradient.value_or(automatic) / means / run_->loss_scale.scale,
           .step = step};
 }
 
@@ -35,6 +36,11 @@ int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches) cons
   if (blocks_of_step_ && micro_batches.size() > 1) {
     Throw("Update: a batch is computed in blocks of {} samples: give all of it, got {} micro-batches",
           blocks_of_step_->block(), micro_batches.size());
+  }
+  if (micro_batches.size() > 1 && !means_of_pieces_) {
+    Throw<ModelError>(
+        "some heads divide by what a batch has (valid labels, or the samples of a mean) and others do not: in "
+        "micro-batches they would weigh otherwise");
   }
   for (size_t i = 0; micro_batches.size() > 1 && i < group_->param_names().size(); ++i) {
     if (group_->grad_req(group_->param_names()[i]) == GradReq::kWrite)
@@ -104,6 +110,7 @@ void Updater::RunPieces(size_t pieces, int64_t samples, const std::function<void
 
 void Updater::ForwardBackward(std::span<const BatchPtr> micro_batches, int64_t samples,
                               const std::function<void(size_t)>& measure) {
+  pieces_ = micro_batches.size();
   if (!blocks_of_step_) {
     const auto first = [](size_t) { return size_t{0}; };
     const auto run = [&](size_t i) { group_->ForwardBackward(micro_batches[i]); };
@@ -160,6 +167,7 @@ void Updater::Apply(int64_t samples) {
   ++run_->step;
   if (!blocks_.empty()) {
     group_->SetRates(RatesOf(run_->step, samples));
+    pieces_ = 1;
     if (store_) store_->BeginStep(run_->loss_scale.scale, committed_);
     for (const BlockState& block : blocks_) {
       for (const auto& value : block.exchanged) value->Exchange();

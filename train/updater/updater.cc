@@ -12,21 +12,22 @@
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
 #include "symbol/ops/loss.h"
+#include "train/updater/micro_batches.h"
 #include "train/updater/rows.h"
 
 namespace bindery {
 namespace {
 
-// Does the update divide by the samples? False if the heads do it themselves; no value if they disagree.
-std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
-  bool sums = false, means = false;
+// Is this so of the heads that something is trained by? No value if they disagree.
+std::optional<bool> OfHeads(const Symbol& symbol, bool (*is)(const NodePtr& head)) {
+  std::optional<bool> all;
   for (const Entry& head : symbol.entries()) {
-    if (head.node->is_variable()) continue;
-    if (head.node->op().blocks_gradient) continue;
-    (IsMean(head.node) ? means : sums) = true;
+    if (head.node->is_variable() || head.node->op().blocks_gradient) continue;
+    const bool one = is(head.node);
+    if (all.value_or(one) != one) return std::nullopt;
+    all = one;
   }
-  if (sums && means) return std::nullopt;
-  return !means;
+  return all.value_or(false);
 }
 
 }  // namespace
@@ -90,13 +91,14 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
-  const std::optional<bool> leaves = HeadsLeaveDivision(group_->symbol());
-  if (!leaves && !optimizer_->options().rescale_gradient) {
+  const std::optional<bool> means = OfHeads(group_->symbol(), IsMean);
+  if (!means && !optimizer_->options().rescale_gradient) {
     Throw<ModelError>(
         "some heads give sums over samples and others means (normalization batch or valid): give the optimizer an "
         "explicit rescale");
   }
-  divide_by_samples_ = leaves.value_or(false);
+  divide_by_samples_ = !means.value_or(true);
+  means_of_pieces_ = OfHeads(group_->symbol(), IsMeanOfPiece);
   if (loss_scaling_) {
     ParseLossScaling(loss_scaling_->Text());  // throws Error for numbers that make no sense
     const Symbol& symbol = group_->symbol();

@@ -14,7 +14,9 @@
 //
 // Divisor. Loss heads with normalisation `null` give sums over samples, so the update divides once by the samples of
 // the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`), and those of
-// means (IsMean), are not divided again. An explicit rescale of the optimizer wins.
+// means (IsMean), are not divided again. An explicit rescale of the optimizer wins. What several micro-batches give
+// that divide by their own counts (`valid`, means) is divided by their number, whoever rescales, so that a step is as
+// long as on one batch: a mean of their means, which is that of all where their counts are equal.
 //
 // Loss scale (train/loss_scale.h). The group's symbol is ScaleLosses(symbol); the update divides by the scale first of
 // all. A step that overflows a dynamic one is not committed; whoever waits for it by Finish goes on at a lower scale.
@@ -97,11 +99,11 @@ class Updater {
   void Update(const BatchPtr& batch);
   // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must
   // be bound with GradReq::kAdd; gradients are zeroed first. Throws DataError or ShapeError if one does not fit, and
-  // Error for more than StepBlock::kPrediction, and for several where the updater computes in blocks; nothing has
-  // changed then.
+  // Error for more than StepBlock::kPrediction, and for several where the updater computes in blocks, or where some
+  // heads divide by what a micro-batch has and others do not; nothing has changed then.
   void Update(std::span<const BatchPtr> micro_batches);
   // The halves alone: forward and backward of the next step; then reduces the gradients that are there, of `samples`
-  // samples in all (throws Error unless >= 1), and updates.
+  // samples in all (throws Error unless >= 1), and updates. Those that were not made by Compute count as of one batch.
   void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
   // The first half of a step on several micro-batches; returns their samples. `measure(i)`, where given, is called when
@@ -266,7 +268,9 @@ class Updater {
   std::unique_ptr<KVStore> kvstore_;
   std::shared_ptr<KVStore> store_;  // the user's; null: none
   bool divide_by_samples_ = true;
-  bool adds_up_ = false;  // some gradient is bound with kAdd
+  std::optional<bool> means_of_pieces_;  // heads divide by what a micro-batch has; no value: some do, and some do not
+  size_t pieces_ = 1;                    // micro-batches whose gradients are there
+  bool adds_up_ = false;                 // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;
   StepRange update_;                      // of no parts if nothing is trained
   std::vector<VarPtr> outcome_;           // tells how it went
