@@ -195,7 +195,11 @@ TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
 TEST(Multipliers, DefaultsAndAnnotations) {
   EXPECT_EQ(MultipliersOf("fc1_weight", {}), (Multipliers{1, 1}));
   EXPECT_EQ(MultipliersOf("bn1_gamma", {}), (Multipliers{1, 1}));
-  for (const char* name : {"fc1_bias", "bn1_beta", "embedding", "weight"})
+  for (const char* name : {"weight", "fc.weight", "layer1.0.bn1.weight", "in_proj_weight", "lstm.weight_ih_l0",
+                           "weight_hh_l1_reverse", "dense/kernel", "model/dense/kernel:0", "norm.gamma"})
+    EXPECT_EQ(MultipliersOf(name, {}), (Multipliers{1, 1})) << name;
+  for (const char* name : {"fc1_bias", "fc1.bias", "bn1_beta", "embedding", "fc.weight.bias", "no_weights_here",
+                           "lightweight", "dense/bias:0", "lstm.bias_ih_l0", ""})
     EXPECT_EQ(MultipliersOf(name, {}), (Multipliers{1, 0})) << name;
   EXPECT_EQ(MultipliersOf("fc1_bias", {{"wd_mult", "1"}, {"other", "x"}}), (Multipliers{1, 1}));
   EXPECT_EQ(MultipliersOf("fc2_weight", {{"wd_mult", "0.5"}, {"lr_mult", "0"}}), (Multipliers{0, 0.5}));

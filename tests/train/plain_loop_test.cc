@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/log.h"
 #include "symbol/ops.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -137,6 +138,26 @@ TEST(PlainLoop, AGammaThatTheGraphFixesDoesNotDecay) {
     EXPECT_EQ(params.at("bn_gamma") == ones, !is_read);
     EXPECT_EQ(state.contains("bn_gamma:momentum"), is_read);
     EXPECT_TRUE(state.contains("fc1_weight:momentum"));
+  }
+}
+
+// Names that say nothing about weights: nothing would decay, without a word.
+TEST(PlainLoop, WhereNothingDecaysThatIsSaid) {
+  const auto lines_of = [](const std::string& name, const std::string& optimizer) {
+    std::string lines;
+    SetLogCallback([&](LogLevel, const std::string& line) { lines += line + "\n"; });
+    const Symbol weight = Variable(name, {.shape = Shape{3, kIn}, .init = "zero"});
+    const Symbol x = FullyConnected(Variable("data"), weight, Symbol(), {.num_hidden = 3, .no_bias = true}, "fc");
+    Trainer trainer(SoftmaxOutput(x, {}, "softmax"), {.devices = {TestDevice(0)}, .optimizer = optimizer});
+    ArrayIter data(Waves({kSamples, kIn}, 0.37), HostTensor(DType::kFloat32, {kSamples}), {.batch_size = kBatch});
+    trainer.Prepare(data);
+    SetLogCallback(nullptr);
+    return lines;
+  };
+  for (const char* optimizer : {"sgd(wd=0.1)", "lamb", "sgd"}) {
+    EXPECT_EQ(lines_of("onnx::MatMul_7", optimizer).find("none of the parameters is a weight") != std::string::npos,
+              optimizer != std::string("sgd"));
+    EXPECT_EQ(lines_of("fc.weight", optimizer).find("none of the parameters is a weight"), std::string::npos);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "base/log.h"
 #include "engine/backend.h"
 #include "engine/fetch.h"
 #include "engine/kernels/flat.h"
@@ -227,6 +228,14 @@ void Updater::Prepare() {
     blocks_.push_back(std::move(state));
   }
   if (blocks_.empty()) return;
+  const bool by_weights = optimizer_->options().weight_decay > 0 || optimizer_->measure();
+  const auto has_weight = [](const BlockState& block) { return std::ranges::any_of(block.pieces, &Piece::measured); };
+  if (by_weights && !steps_of_ && std::ranges::none_of(blocks_, has_weight)) {
+    LogLine(LogLevel::kWarning,
+            fmt::format("{}: by their names and wd_mult none of the parameters is a weight, so none is decayed, nor "
+                        "has its rate by norms (train/optimizers/multipliers.h)",
+                        optimizer_->Text()));
+  }
   std::ranges::stable_partition(blocks_, [](const BlockState& block) { return !block.by_rows; });
   std::vector<VarPtr> gates = {gate_};
   StepParts publish;  // what these read must be there, on every device
