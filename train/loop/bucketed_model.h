@@ -9,7 +9,8 @@
 //
 // A key is bound when it is met first. From then on batches of all keys may follow each other and nothing is allocated
 // for them: working memory is that of the largest. A step moves what its own network reaches; all other parameters stay
-// as they are, and so do their states: no decay, no momentum.
+// as they are, and so do their states: no decay, no momentum. Steps are counted together: where the optimizer's rule or
+// an average goes by their number (Adam's corrections), those of a parameter that is reached late are as of old means.
 //
 // The network of the default key is bound at once and must have all parameters and auxiliary states that the others
 // have. Two steps are in flight (train/updater/updater.h). One that fails is thrown by a later call; it has changed
