@@ -129,8 +129,8 @@ void Trainer::CheckOptimizerState(const Updater& updater, const HostTensorMap& s
     updater.CheckState(state);
   } catch (const CheckpointError& e) {
     Throw<CheckpointError>(
-        "the checkpoint was trained by {}, whose state {} cannot take over: {}; go on with the checkpoint's optimizer "
-        "and fixed parameters, or start a new run",
+        "the checkpoint was trained by {}, whose state {} cannot take over: {}; go on with the checkpoint's optimizer, "
+        "average and fixed parameters, or start a new run",
         optimizer, updater.optimizer().Text(), e.message());
   }
 }

@@ -75,8 +75,8 @@ TEST_F(ResumeTest, AnOptimizerOfOtherStateIsRefused) {
   EXPECT_EQ(
       MessageOf<CheckpointError>([&] { Resume(ModelByName("mlp"), other); }),
       "CheckpointError: the checkpoint was trained by sgd(lr=0.01), whose state sgd(lr=0.01, momentum=0.9) cannot take "
-      "over: the optimizer state \"fc1_bias:momentum\" is missing; go on with the checkpoint's optimizer and "
-      "fixed parameters, or start a new run");
+      "over: the optimizer state \"fc1_bias:momentum\" is missing; go on with the checkpoint's optimizer, "
+      "average and fixed parameters, or start a new run");
   // The other way round, and restored before the first Fit.
   ArrayIter data = Digits();
   Trainer trained(ModelByName("mlp"), other);
@@ -87,7 +87,7 @@ TEST_F(ResumeTest, AnOptimizerOfOtherStateIsRefused) {
       MessageOf<CheckpointError>([&] { plain.Fit(data, {.epochs = 2}); }),
       "CheckpointError: the checkpoint was trained by sgd(lr=0.01, momentum=0.9), whose state sgd(lr=0.01) cannot take "
       "over: there is no optimizer state \"fc1_bias:momentum\"; there are none; go on with the checkpoint's "
-      "optimizer and fixed parameters, or start a new run");
+      "optimizer, average and fixed parameters, or start a new run");
 }
 
 TEST_F(ResumeTest, DifferencesThatDoNotPreventItAreReported) {
