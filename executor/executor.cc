@@ -226,7 +226,10 @@ std::unique_ptr<Executor> Executor::Reshape(const std::vector<DataDesc>& inputs)
     if (store_->Gradient(*store_->Find(name), 0).defined()) options.gradients[name] = GradientArray(name);
   }
   for (const std::string& name : aux_names()) options.auxiliary[name] = AuxiliaryArray(name);
-  return std::unique_ptr<Executor>(new Executor(symbol_, options, executor_->arena()));
+  std::unique_ptr<Executor> reshaped(new Executor(symbol_, options, executor_->arena()));
+  reshaped->steps_ = steps_;  // else it would draw once more what this has drawn
+  reshaped->steps_.End();
+  return reshaped;
 }
 
 // --- running ---

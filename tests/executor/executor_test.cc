@@ -188,6 +188,22 @@ TEST(Executor, ReshapeUpAndDownKeepsWeights) {
             "ShapeError: input \"x\": expected (5, 4), got (6, 4); Reshape binds for other shapes");
 }
 
+TEST(Executor, ReshapedItDrawsOtherRandomNumbersThanBefore) {
+  const auto mask = [](Executor* e) {
+    e->Forward({{"x", HostTensor::Full(DType::kFloat32, {1, 64}, 1)}});
+    return e->Output(0);
+  };
+  const ExecutorOptions options{.device = TestDevice(0), .inputs = {{"x", {1, 64}}}};
+  const Symbol net = MakeLoss(Dropout(Variable("x"), {.p = 0.5}, "drop"));
+  Executor one(net, options), other(net, options);
+  const HostTensor first = mask(&one);
+  EXPECT_EQ(mask(&other), first);
+  const std::unique_ptr<Executor> reshaped = one.Reshape({{"x", {1, 64}}});
+  const HostTensor second = mask(reshaped.get());
+  EXPECT_NE(second, first);
+  EXPECT_EQ(mask(&other), second);  // as if there had been no other binding
+}
+
 TEST(Executor, WeightSharedByTwoPlacesBindsFromTheDataAlone) {  // E28
   const Symbol w = Variable("W");
   const Symbol y = Sum(Abs(w)) + Sum(FullyConnected(Variable("x"), w, {}, {.num_hidden = 7, .no_bias = true}, "fc"));
