@@ -16,8 +16,8 @@ class MemoryPlanner {
     FindLifetimes();
     if (options_.inplace) ShareInPlace();
     DropEmptied();
+    plan_.arena_bytes = AssignOffsets(&plan_.storages, options_.reuse);  // throws where the sum would overflow
     plan_.peak_live_bytes = PeakLiveBytes(plan_.storages);
-    plan_.arena_bytes = AssignOffsets(&plan_.storages, options_.reuse);
   }
 
  private:
