@@ -50,18 +50,12 @@ std::vector<HostTensor> PredictBatch(ExecutorGroup* group, const MicroBatches& c
 }
 
 void ScoreBatch(ExecutorGroup* group, const MicroBatches& cut, const BatchPtr& batch, TrainingMetric* metric) {
-  const std::vector<std::vector<BatchPtr>> pieces = Pieces(*group, cut, batch);
-  if (pieces.size() == 1) {
-    Forward(group, pieces[0]);
-    group->UpdateMetric(metric, batch->label);
-    return;
-  }
   if (batch->num_labels() != group->options().labels.size()) {
     Throw<DataError>("expected {} labels, got {}", group->options().labels.size(), batch->num_labels());
   }
   StepMeasurement measured;
   const VarPtr done = group->engine()->NewVar();
-  for (const std::vector<BatchPtr>& piece : pieces) {
+  for (const std::vector<BatchPtr>& piece : Pieces(*group, cut, batch)) {
     Forward(group, piece);
     measured.Push(*group, *metric, done);
     group->engine()->Wait(done);

@@ -107,6 +107,37 @@ TEST(TrainerBatches, ScoresAndPredictsSoMany) {
   EXPECT_NE(MessageOf([&] { trainer.Score(data, "accuracy", -1); }).find("got -1"), std::string::npos);
 }
 
+// Of batches whose arrays lie on devices already.
+TEST(TrainerBatches, ScoresWhatLiesOnDevices) {
+  struct OnDevice final : ArrayIter {
+    using ArrayIter::ArrayIter;
+    BatchPtr Next() override {
+      const BatchPtr batch = ArrayIter::Next();
+      if (!batch) return batch;
+      auto there = std::make_shared<Batch>(*batch);
+      const auto put = [](std::vector<HostTensor>* from) {
+        Tensor tensor(DefaultEngine(), TestDevice(0), from->at(0).dtype(), from->at(0).shape());
+        tensor.CopyFrom(from->at(0));
+        from->clear();
+        return DeviceArrays({tensor});
+      };
+      there->device_data = put(&there->data);
+      there->device_label = put(&there->label);
+      return there;
+    }
+  };
+  for (const int64_t pieces : {1, 2}) {
+    OnDevice there(HostTensor(DType::kFloat32, {8, 5}), HostTensor(DType::kFloat32, {8}), {.batch_size = 4});
+    ArrayIter here(HostTensor(DType::kFloat32, {8, 5}), HostTensor(DType::kFloat32, {8}), {.batch_size = 4});
+    Trainer trainer(Net(), {.devices = {TestDevice(0)}, .micro_batches = pieces});
+    EXPECT_EQ(trainer.Fit(there, {.validation = &there}).validation, trainer.Score(here)) << pieces;
+    // Without labels there is nothing to measure by.
+    ArrayIter unlabelled({{"data", std::make_shared<const HostTensor>(DType::kFloat32, Shape{8, 5})}}, {},
+                         {.batch_size = 4});
+    EXPECT_NE(MessageOf<DataError>([&] { trainer.Score(unlabelled); }).find("expected 1 labels"), std::string::npos);
+  }
+}
+
 TEST(TrainerBatches, PredictsOneAfterTheOther) {
   ArrayIter data = Data();
   Trainer trainer(Net(), {.devices = Devices()});
