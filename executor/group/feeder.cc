@@ -58,6 +58,10 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
         throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows",
                                     batch.samples, batch.pad, *rows));
       }
+      if (!batch.index.empty() && std::ssize(batch.index) < *rows - batch.pad) {
+        throw DataError(
+            fmt::format("the index of a batch has {} of its {} samples", batch.index.size(), *rows - batch.pad));
+      }
     }
     shapes->push_back(axis < 0 ? shape : shape.With(axis, std::max<int64_t>(0, shape[axis] - batch.pad)));
   }

@@ -138,6 +138,23 @@ TEST(TrainerBatches, ScoresWhatLiesOnDevices) {
   }
 }
 
+// An iterator of one's own that says of too few samples which they are.
+TEST(TrainerBatches, AnIndexIsOfAllSamples) {
+  struct Short final : ArrayIter {
+    using ArrayIter::ArrayIter;
+    BatchPtr Next() override {
+      auto batch = std::make_shared<Batch>(*ArrayIter::Next());
+      batch->index = {0};
+      return batch;
+    }
+  };
+  for (const int64_t pieces : {1, 2}) {
+    Short data(HostTensor(DType::kFloat32, {8, 5}), HostTensor(DType::kFloat32, {8}), {.batch_size = 4});
+    Trainer trainer(Net(), {.devices = {TestDevice(0)}, .micro_batches = pieces});
+    EXPECT_NE(MessageOf<DataError>([&] { trainer.Fit(data, {}); }).find("has 1 of its 4 samples"), std::string::npos);
+  }
+}
+
 TEST(TrainerBatches, PredictsOneAfterTheOther) {
   ArrayIter data = Data();
   Trainer trainer(Net(), {.devices = Devices()});
