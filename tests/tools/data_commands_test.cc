@@ -6,8 +6,6 @@
 #include <regex>
 #include <set>
 
-#include "symbol/model.h"
-#include "symbol/ops.h"
 #include "tests/tools/program.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
@@ -95,38 +93,6 @@ TEST_F(DataCommandsTest, PredictsAllOfWhatItIsGiven) {
   said({"test"}, "--test-part 0.1 of ");
   said({"test", "--test-part", "1"}, "");
   said({"predict"}, "");
-}
-
-// A model's file does not say which samples of the data it was trained on.
-TEST_F(DataCommandsTest, WarnsOfTestingAPartOfWhatMayBeNew) {
-  Succeeds(Train("csv:flowers.csv?label=species", 1, {"--save", "m.pb"}));
-  const auto warns = [&](const Words& more) {
-    return Succeeds(Words{"test"} + more).err.find("of new data, --test-part 1 takes all") != std::string::npos;
-  };
-  EXPECT_TRUE(warns({"--model", "m.pb", "--data", "csv:flowers.csv"}));
-  EXPECT_FALSE(warns({"--model", "m.pb", "--data", "csv:flowers.csv", "--test-part", "0.1"}));
-  EXPECT_FALSE(warns({"--model", "m.pb", "--test-data", "csv:flowers.csv"}));
-  EXPECT_FALSE(warns({"--data", "csv:flowers.csv"}));  // its checkpoint does
-}
-
-TEST_F(DataCommandsTest, WarnsOfOneClass) {
-  Write("roses.csv", "1,rose\n2,rose\n3,rose\n");
-  Fails(0, "\"roses.csv\": all samples are of one class, \"rose\": there is nothing to learn from them",
-        Train("csv:roses.csv", 1, {"--test-part", "0.34"}));
-}
-
-TEST_F(DataCommandsTest, InspectShowsClassesAndComparesShapes) {
-  Succeeds(Train("csv:flowers.csv?label=species", 1, {"--save", "m.pb"}));
-  const Outcome shown = Succeeds({"inspect", "--model", "m.pb"});
-  EXPECT_NE(shown.out.find("\nclasses\n  0          iris\n  1          rose\n"), std::string::npos) << shown;
-  EXPECT_EQ(json::parse(Succeeds({"inspect", "--model", "m.pb", "--json"}).out).at("classes").size(), 3u);
-  // Where the model does not declare what its data are, its values tell.
-  SaveModel({.symbol = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "softmax"),
-             .params = {{"fc_weight", HostTensor(DType::kFloat32, {3, 2})}}},
-            PathOf("plain.pb"));
-  Succeeds({"inspect", "--model", "plain.pb", "--shape", "4,2"});
-  Fails(3, "data of (4, 5) do not fit the model: its \"fc_weight\" is (3, 2), they make it (3, 5)",
-        {"inspect", "--model", "plain.pb", "--shape", "4,5"});
 }
 
 // Names belong to the last layer: they stay with it, unless the data have others, and go with it.
