@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <sstream>
 
 namespace bindery::cli {
 namespace {
@@ -20,6 +21,23 @@ void KeepStandardStreams() {
     // The lowest number that is free: this one.
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
+}
+
+std::string Wrapped(const std::string& text, const std::string& indent) {
+  constexpr size_t kColumns = 100;
+  std::istringstream words(text);
+  std::string lines, line;
+  for (std::string word, next; words >> word; word.clear()) {
+    // A line that begins with a minus would be an item of a list.
+    while ((words >> std::ws).peek() == '-' && words >> next) word += " " + next;
+    if (!line.empty() && line.size() + 1 + word.size() > kColumns) {
+      lines += line + "\n";
+      line = indent + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
+    }
+  }
+  return lines + line + "\n";
 }
 
 }  // namespace bindery::cli

@@ -32,4 +32,7 @@ void Tell(fmt::format_string<Args...> format, Args&&... args) {
 // would take its place and get its text. Writing to it fails, as it does to a closed stream.
 void KeepStandardStreams();
 
+// Words in lines of at most 100 columns, all but the first indented.
+std::string Wrapped(const std::string& text, const std::string& indent = "");
+
 }  // namespace bindery::cli

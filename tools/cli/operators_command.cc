@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "symbol/op_def.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/operator_index.h"
 
 namespace bindery::cli {
 namespace {
@@ -22,6 +23,8 @@ What the definitions of all operators say of them; `bindery operators` prints it
 and attributes are those of model files and of its C++ function, whose header in `symbol/ops/` tells
 shapes and errors. In [brackets] stand inputs and outputs that are there if the attributes say so; a
 *state* is an auxiliary input; behind a bar stand outputs for gradients, which users do not see.
+The struct of an operator's attributes is mostly called after it: `PoolingAttrs`. With its name,
+`Pooling(x, PoolingAttrs{.kernel = {2, 2}})`, a compiler's complaint about a field is one line.
 
 Functions that are made of several operators are told in headers alone: Deconvolution
 (`convolution.h`), MultiHeadAttention (`attention.h`), Rnn (`recurrent.h`), Einsum (`einsum.h`),
@@ -31,27 +34,20 @@ Sort and ArgSort (`order.h`), Stack, Flip, Full and Eye (`arrange.h`), LogSum (`
 Log2, Log10, Rsqrt, Fold and MeanOf (`elementwise.h`), and the curves (`curve.h`).
 )";
 
-// Words in lines of at most 100 columns, all but the first indented.
-std::string Wrapped(const std::string& text, const std::string& indent = "") {
-  constexpr size_t kColumns = 100;
-  std::istringstream words(text);
-  std::string lines, line;
-  for (std::string word; words >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > kColumns) {
-      lines += line + "\n";
-      line = indent + word;
-    } else {
-      line += (line.empty() ? "" : " ") + word;
-    }
-  }
-  return lines + line + "\n";
-}
-
 std::string NameOf(const Slot& slot) {
   std::string name = slot.is_many ? fmt::format("{0}0, {0}1, ...", slot.name) : slot.name;
   if (slot.is_auxiliary) name += " *(state)*";
   return slot.present ? fmt::format("\\[{}\\]", name) : name;
 }
+
+constexpr char kAppendix[] = R"(
+## Made by the library
+
+Gradients, what fusion makes, operators that take numbers from tensors (ReshapeBy), as files of
+other systems have them, and parts of others. They stand in plans, traces and messages, not in
+programs.
+
+)";
 
 // "(data, weight, [bias]) → output | mask"
 std::string Signature(const OpDef& op) {
@@ -76,10 +72,11 @@ std::string Doc(const OpDef& op) {
   return text;
 }
 
-std::string Describe(const OpDef& op) {
+// `heading`: "##".
+std::string Describe(const OpDef& op, const std::string& heading) {
   const std::vector<FieldInfo> fields = op.attrs_type->Fields();
   if (fields.empty()) return Wrapped(fmt::format("* **{}** {}: {}", op.name, Signature(op), Doc(op)), "  ");
-  std::string text = fmt::format("\n## {}\n\n{}\n", op.name, Wrapped(Signature(op)) + "\n" + Wrapped(Doc(op)));
+  std::string text = fmt::format("\n{} {}\n\n{}\n", heading, op.name, Wrapped(Signature(op)) + "\n" + Wrapped(Doc(op)));
   for (const FieldInfo& field : fields) {
     const std::string value = field.default_value.empty() ? "\"\"" : field.default_value;
     text += Wrapped(fmt::format("* `{}` ({}, default {}): {}", field.name, field.type, value, field.doc), "  ");
@@ -105,10 +102,18 @@ struct OperatorsCommand {
       for (const OpDef* op : ops) fmt::print("{}\n", ToJson(*op).dump());
       return kOk;
     }
-    if (only.empty()) fmt::print("{}\n## Without attributes\n\n", kIntroduction);
+    if (!only.empty()) {
+      fmt::print("{}", Describe(*ops[0], "##"));
+      return kOk;
+    }
     const auto behind = [](const OpDef* op) { return !op->attrs_type->Fields().empty(); };
     std::ranges::stable_sort(ops, {}, behind);
-    for (const OpDef* op : ops) fmt::print("{}", Describe(*op));
+    const auto appendix = std::ranges::stable_partition(ops, [](const OpDef* op) { return !IsMadeByTheLibrary(*op); });
+    const std::vector<const OpDef*> words(ops.begin(), appendix.begin());
+    fmt::print("{}\n## By purpose\n\n{}\n## Without attributes\n\n", kIntroduction, OperatorsByPurpose(words));
+    for (const OpDef* op : words) fmt::print("{}", Describe(*op, "##"));
+    fmt::print("{}", kAppendix);
+    for (const OpDef* op : appendix) fmt::print("{}", Describe(*op, "###"));
     return kOk;
   }
 };
