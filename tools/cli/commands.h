@@ -18,6 +18,7 @@ void AddDevices(CLI::App* app, RunFn* run);
 void AddVerify(CLI::App* app, RunFn* run);
 void AddConvert(CLI::App* app, RunFn* run);
 void AddOperators(CLI::App* app, RunFn* run);
+void AddChoices(CLI::App* app, RunFn* run);
 void AddManual(CLI::App* app, RunFn* run);  // `manual` and `completion`
 
 inline constexpr const char* kDefaultCheckpoints = "bindery-checkpoints";

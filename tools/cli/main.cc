@@ -114,6 +114,7 @@ int RunCommand(int argc, char** argv) {
   AddVerify(&app, &run);
   AddConvert(&app, &run);
   AddOperators(&app, &run);
+  AddChoices(&app, &run);
   AddManual(&app, &run);
   AddConfigOption(&app);
   AddLogLevelOption(&app);

@@ -163,10 +163,10 @@ void TrainArguments::AddTo(CLI::App* app) {
   AddNumber(app, "--epochs", &epochs, 1, 1'000'000, "sweeps over the data, those before a resume included");
   AddNumber(app, "--epoch-batches", &epoch_batches, 0, INT64_MAX / 2,
             "batches of an epoch, wherever in the data it ends; 0: a sweep over them");
-  AddText(
-      app, "--optimizer", &optimizer,
-      "sgd, adam, adamw, rmsprop, ...; default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text \"adam(lr=0.002)\"");
-  text("--schedule", &schedule, "e.g. \"factor(step=1000, factor=0.5)\"");
+  AddText(app, "--optimizer", &optimizer,
+          "sgd, adam, adamw, rmsprop, ... (bindery choices); default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text "
+          "\"adam(lr=0.002)\"");
+  text("--schedule", &schedule, "e.g. \"factor(step=1000, factor=0.5)\", \"cosine(20, unit=epoch)\"; bindery choices");
   text("--precision", &precision, "float32, bfloat16 or float16; \"bfloat16(Pooling=float32)\": docs/precision.md");
   text("--loss-scale", &loss_scale,
        "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"; default none, of float16 \"dynamic\"");
