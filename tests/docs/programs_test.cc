@@ -58,7 +58,7 @@ TEST_P(Page, PrintsWhatItSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Docs, Page,
-                         testing::Values("README", "fine_tuning", "library", "own_data", "own_loss_and_metric",
+                         testing::Values("README", "fine_tuning", "library", "onnx", "own_data", "own_loss_and_metric",
                                          "own_operator", "padded_sequences", "several_devices"),
                          [](const auto& info) { return std::string(info.param); });
 
