@@ -76,10 +76,10 @@ struct TrainerOptions {
   int64_t reproducible_block = 0;
   std::string balance = {};  // ParseBalancing: the workload follows measured speeds of devices; empty: it stays
   KVStoreType kvstore = KVStoreType::kDevice;
-  StoreFactory store = {};  // UpdaterOptions; one for each binding for training
-  std::vector<std::string> fixed_params = {};
-  ParamDTypes param_dtypes = {};  // GroupOptions
-  uint64_t seed = 0;              // of initial values and random operators
+  StoreFactory store = {};                     // UpdaterOptions; one for each binding for training
+  std::vector<std::string> fixed_params = {};  // names or patterns: stay as they are (GroupOptions)
+  ParamDTypes param_dtypes = {};               // GroupOptions
+  uint64_t seed = 0;                           // of initial values and random operators
   int threads_per_device = 0;
   KernelPolicy policy = KernelPolicy::kFast;
   Tuning tuning = Tuning::kOff;  // CompileSwitches; not with reproducible blocks, whose bits depend on no measurement

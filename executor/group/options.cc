@@ -45,12 +45,12 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
   if (options.data.empty()) Throw("a group needs at least one data description");
   if (options.inputs_need_grad && !options.for_training) Throw("inputs_need_grad needs for_training");
   CheckInputs();
-  for (const std::string& name : options.fixed_params) {
-    const int position = Find(name);
-    if (position < 0 || signature.arguments[position].role != Role::kParameter) {
-      Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names));
+  for (const std::string& pattern : options.fixed_params) {
+    bool fits = false;
+    for (Argument& a : signature.arguments) {
+      if (a.role == Role::kParameter && FitsPattern(a.name, pattern)) a.is_fixed = fits = true;
     }
-    signature.arguments[position].is_fixed = true;
+    if (!fits) Throw("fixed parameter \"{}\" is not a parameter{}", pattern, NameHint(pattern, param_names));
   }
   ReadParamDTypes(options.param_dtypes, &signature);
   CheckMirror(options.mirror);
@@ -119,6 +119,10 @@ void GroupSpec::CheckInputs() {
     if (a.role == Role::kParameter) param_names.push_back(a.name);
 }
 
+bool FitsPattern(const std::string& name, const std::string& pattern) {
+  return name == pattern || fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0;
+}
+
 void ReadParamDTypes(const ParamDTypes& dtypes, Signature* signature) {
   for (const auto& [pattern, dtype] : dtypes) {
     bool fits = false;
@@ -126,7 +130,7 @@ void ReadParamDTypes(const ParamDTypes& dtypes, Signature* signature) {
     for (Argument& a : signature->arguments) {
       if (a.role != Role::kParameter) continue;
       names.push_back(a.name);
-      if (fnmatch(pattern.c_str(), a.name.c_str(), FNM_NOESCAPE) != 0) continue;
+      if (!FitsPattern(a.name, pattern)) continue;
       fits = true;
       if (!a.dtype) a.dtype = dtype;
     }

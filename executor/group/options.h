@@ -42,8 +42,10 @@ using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::st
 // and, if `inputs_need_grad`, data. Throws Error for unknown names and lists of another length.
 void ReadGradRequests(const GradRequest& request, bool inputs_need_grad, Signature* signature);
 
-// Types of parameters, by patterns of their names, in which * is any text and ? any character: the first that fits
-// counts.
+// Parameters are named by patterns: * is any text, ? any character, [...] one of those; and a name fits itself.
+bool FitsPattern(const std::string& name, const std::string& pattern);
+
+// Types of parameters, by patterns of their names: the first that fits counts.
 using ParamDTypes = std::vector<std::pair<std::string, DType>>;
 // Sets them in a signature whose roles are known. Throws Error for a pattern that fits no parameter.
 void ReadParamDTypes(const ParamDTypes& dtypes, Signature* signature);
@@ -65,7 +67,8 @@ struct GroupOptions {
   // can address all devices' memory, the request is kWrite, and no group that shares the parameters keeps them whole:
   // there is no array of the whole gradient then, and params() has none (docs/sparse.md).
   bool sparse_gradients = false;
-  // Get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics.
+  // Names or patterns. They get no gradient; a normalisation layer all of whose parameters are fixed keeps its
+  // statistics.
   std::vector<std::string> fixed_params = {};
   GradRequest grad_req = GradReq::kWrite;
   // Types that parameters are kept in. All other types follow through the graph from these, from those of data and

@@ -297,6 +297,7 @@ TEST(Group, WrongUseIsAnError) {
                    net, {.devices = {TestDevice(0), TestDevice(1)}, .workload = {1}, .data = {{"data", {4, 6}}}}),
                Error);
   EXPECT_THROW(DataParallelExecutorGroup(net, {.data = {{"data", {4, 6}}}, .fixed_params = {"fc1_wieght"}}), Error);
+  EXPECT_THROW(DataParallelExecutorGroup(net, {.data = {{"data", {4, 6}}}, .fixed_params = {"fc9*"}}), Error);
   DataParallelExecutorGroup open(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"),
                                  {.data = {{"data", {4, 6}}}});
   open.Forward(Batch{.data = {HostTensor(DType::kFloat32, {4, 6})}});

@@ -22,8 +22,9 @@ GroupOptions OptionsFor(GroupOptions options, const BucketNet& net, DataParallel
   if (!shared) return options;
   options.engine = nullptr;  // the shared group's
   const std::vector<std::string> names = net.symbol.ListArguments();
-  std::erase_if(options.fixed_params,
-                [&](const std::string& name) { return std::ranges::find(names, name) == names.end(); });
+  std::erase_if(options.fixed_params, [&](const std::string& pattern) {
+    return std::ranges::none_of(names, [&](const std::string& name) { return FitsPattern(name, pattern); });
+  });
   return options;
 }
 
