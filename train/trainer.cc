@@ -135,6 +135,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                                     .store = options_.store,
                                     .loss_scale = loss_scale,
                                     .average = ParseAveraging(options_.average),
+                                    .multipliers = options_.multipliers,
                                     .block = block,
                                     .workload = block != 0 ? options_.workload : std::vector<double>()});
     if (pending_) {

@@ -37,6 +37,7 @@
 #include "train/loop/extension.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/step_measurement.h"
+#include "train/optimizers/multipliers.h"
 #include "train/updater/micro_batches.h"
 #include "train/updater/updater.h"
 
@@ -78,6 +79,7 @@ struct TrainerOptions {
   KVStoreType kvstore = KVStoreType::kDevice;
   StoreFactory store = {};                     // UpdaterOptions; one for each binding for training
   std::vector<std::string> fixed_params = {};  // names or patterns: stay as they are (GroupOptions)
+  MultiplierList multipliers = {};             // of learning rate and weight decay, by patterns: {{"conv*", 0.1}}
   ParamDTypes param_dtypes = {};               // GroupOptions
   uint64_t seed = 0;                           // of initial values and random operators
   int threads_per_device = 0;

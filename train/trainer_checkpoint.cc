@@ -87,6 +87,7 @@ std::map<std::string, std::string> Trainer::Info() const {
   info["precision"] = options_.precision;
   info["loss scale"] = options_.loss_scale;
   info["average"] = options_.average;
+  info["multipliers"] = ToText(options_.multipliers);
   if (options_.reproducible_block != 0) {
     info[kReproducibleBlock] = fmt::format("{}", options_.reproducible_block);
   } else if (micro_batches() != MicroBatches::kAutomatic) {

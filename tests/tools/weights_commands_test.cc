@@ -284,5 +284,23 @@ TEST_F(WeightsCommandsTest, MxnetModelsAreModels) {
   Fails(3, "mlp-0000.params: not a file of MXNet's arrays", {"test", "--model", "mlp-symbol.json", "--data", data});
 }
 
+TEST_F(WeightsCommandsTest, ParametersHaveRatesOfTheirOwn) {
+  Succeeds(Training(1, {"--save", "net.pb", "--checkpoints="}));
+  const Words tune = {"--weights", "net.pb", "--lr-mult",   "fc1*=0, fc2_bias=0",
+                      "--wd-mult", "fc3*=0", "--optimizer", "sgd(lr=0.1, wd=0.01)"};
+  Succeeds(Training(1, tune));
+  Succeeds(Training(2, {"--resume", "--save", "tuned.pb"}));
+  const Model before = LoadModel(PathOf("net.pb")), after = LoadModel(PathOf("tuned.pb"));
+  for (const auto& [name, value] : before.params) {
+    EXPECT_EQ(after.params.at(name) == value, name.starts_with("fc1") || name == "fc2_bias") << name;
+  }
+  const auto refused = [&](const std::string& text, const std::string& message) {
+    Fails(2, message, Training(1, {"--lr-mult", text, "--checkpoints="}));
+  };
+  refused("fc9_weight=1", "--lr-mult: multipliers: \"fc9_weight\" fits no parameter; did you mean \"fc1_weight\"?");
+  refused("fc1", "--lr-mult: expected NAMES=NUMBER, as \"conv*=0.1\", got \"fc1\"");
+  refused("fc1*=-1", "--lr-mult: ");
+}
+
 }  // namespace
 }  // namespace bindery

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -214,6 +215,23 @@ TEST(Multipliers, DefaultsAndAnnotations) {
                     text));
     }
   }
+}
+
+TEST(Multipliers, ByPatternsOfNames) {
+  const MultiplierList list = {{"conv1*", 0.1}, {.names = "conv?_weight", .lr = 0.5, .wd = 0}, {.names = "*", .wd = 3}};
+  const auto of = [&](const std::string& name) { return MultipliersOf(name, {{"lr_mult", "7"}}, list); };
+  EXPECT_EQ(of("conv1_weight"), (Multipliers{0.1, 0}));
+  EXPECT_EQ(of("conv2_weight"), (Multipliers{0.5, 0}));
+  EXPECT_EQ(of("conv1_bias"), (Multipliers{0.1, 3}));
+  EXPECT_EQ(of("fc_weight"), (Multipliers{7, 3}));
+  EXPECT_EQ(ToText(list), "conv1*: lr=0.1, conv?_weight: lr=0.5 wd=0, *: wd=3");
+  const auto refused = [](const NamedMultipliers& one) {
+    return MessageOf<Error>([&] { CheckMultipliers({one}, {"fc1_weight", "fc1_bias"}); });
+  };
+  EXPECT_EQ(refused({"fc1_wieght", 1}),
+            "Error: multipliers: \"fc1_wieght\" fits no parameter; did you mean \"fc1_weight\"?");
+  EXPECT_EQ(refused({"fc1*", -1}), "Error: multipliers of \"fc1*\": expected a number >= 0, got -1");
+  EXPECT_EQ(refused({.names = "*", .wd = INFINITY}), "Error: multipliers of \"*\": expected a number >= 0, got inf");
 }
 
 // Learning rate multiplier 0 keeps a weight; a bias without weight decay changes by its gradient only; half the weight

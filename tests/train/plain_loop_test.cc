@@ -99,13 +99,16 @@ TEST(PlainLoop, FixedParametersDecayAndMultipliers) {
                               .optimizer = "sgd(lr=0.1, momentum=0.9, wd=0.2)",
                               .metrics = "loss",
                               .fixed_params = both ? std::vector<std::string>{"fc1_*"}
-                                                   : std::vector<std::string>(fixed.begin(), fixed.end())});
+                                                   : std::vector<std::string>(fixed.begin(), fixed.end()),
+                              .multipliers = {{.names = "fc2*", .lr = 0.25}, {.names = "fc2_bias", .wd = 2}}});
       ArrayIter data(x, t, {.batch_size = kBatch});
       trainer.Fit(data, {.epochs = 3});
       PlainLoop loop(initial);
       loop.fixed = fixed;
       loop.parameters.at("fc1_weight").lr = 0.5;
       loop.parameters.at("fc1_bias").wd = 3;
+      loop.parameters.at("fc2_weight").lr = loop.parameters.at("fc2_bias").lr = 0.25;
+      loop.parameters.at("fc2_bias").wd = 2;
       for (int64_t step = 0; step < 6; ++step) {
         const int64_t first = step * kBatch % kSamples;
         loop.Step(xs.data() + first * kIn, ts.data() + first, 0.1, 0.9, 0.2);

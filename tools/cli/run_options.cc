@@ -124,6 +124,8 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--use-average", Flag(a.use_average)},
       {"--initializer", a.initializer},
       {"--freeze", a.freeze},
+      {"--lr-mult", a.lr_mult},
+      {"--wd-mult", a.wd_mult},
       {"--metrics", options.metrics},
       {"--kvstore", a.kvstore},
       {"--seed", fmt::format("{}", a.seed)},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/names.h"
+#include "base/split_text.h"
 #include "symbol/graph.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/exit_codes.h"
@@ -32,6 +33,15 @@ auto ParseOption(const char* option, F&& f) {
 std::string FileOf(const std::string& data) {
   const size_t colon = data.find(':');
   return colon == std::string::npos ? "" : data.substr(colon + 1, data.find('?', colon) - colon - 1);
+}
+
+std::vector<std::string> ParametersOf(const Symbol& symbol) {
+  std::vector<std::string> parameters;
+  const std::set<std::string> labels = ListLabels(symbol);
+  for (const std::string& name : symbol.ListArguments()) {
+    if (name != "data" && !labels.contains(name)) parameters.push_back(name);
+  }
+  return parameters;
 }
 
 }  // namespace
@@ -136,19 +146,32 @@ void TrainArguments::CheckOutputs() const {
 }
 
 std::vector<std::string> TrainArguments::Frozen(const Model& trained) const {
-  std::vector<std::string> parameters, frozen;
-  const std::set<std::string> labels = ListLabels(trained.symbol);
-  for (const std::string& name : trained.symbol.ListArguments()) {
-    if (name != "data" && !labels.contains(name)) parameters.push_back(name);
-  }
   if (freeze.empty()) return {};
-  try {
-    frozen = ChooseNames(parameters, freeze);
-  } catch (const Error& e) {
-    throw UsageError("--freeze: " + e.message());
-  }
+  const std::vector<std::string> parameters = ParametersOf(trained.symbol);
+  std::vector<std::string> frozen = ParseOption("--freeze", [&] { return ChooseNames(parameters, freeze); });
   if (frozen.size() == parameters.size()) throw UsageError("--freeze: nothing is left to be trained");
   return frozen;
+}
+
+MultiplierList TrainArguments::Multipliers(const Model& trained) const {
+  MultiplierList all;
+  for (const auto& [option, text] : {std::pair("--lr-mult", &lr_mult), {"--wd-mult", &wd_mult}}) {
+    if (text->empty()) continue;
+    const size_t before = all.size();
+    for (const std::string_view part : SplitText(*text, ',')) {
+      const size_t equals = std::min(part.rfind('='), part.size());
+      const std::string names(Trim(part.substr(0, equals)));
+      if (names.empty() || equals == part.size()) {
+        throw UsageError(fmt::format("{}: expected NAMES=NUMBER, as \"conv*=0.1\", got \"{}\"", option, part));
+      }
+      const auto factor = ParseNumber<double>(option, Trim(part.substr(equals + 1)), 0, 1e6);
+      all.push_back({.names = names});
+      (text == &lr_mult ? all.back().lr : all.back().wd) = factor;
+    }
+    const MultiplierList own(all.begin() + static_cast<std::ptrdiff_t>(before), all.end());
+    ParseOption(option, [&] { CheckMultipliers(own, ParametersOf(trained.symbol)); });
+  }
+  return all;
 }
 
 void TrainArguments::AddTo(CLI::App* app) {
@@ -193,6 +216,8 @@ void TrainArguments::AddTo(CLI::App* app) {
   text("--average", &average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   app->add_flag("--use-average", use_average, "validate, score and save with the averages");
   text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");
+  text("--lr-mult", &lr_mult, "of the learning rate, by names or patterns of parameters: e.g. \"conv*=0.1,fc2_*=2\"");
+  text("--wd-mult", &wd_mult, "of the weight decay, the same way");
   text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(app, "--metrics", &metrics,
           "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy, of "

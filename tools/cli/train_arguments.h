@@ -23,7 +23,7 @@ struct TrainArguments {
   std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
               average;
   bool use_average = false;
-  std::string micro_batches = "1", mirror = "off", memory_limit, balance, tune = "off", freeze;
+  std::string micro_batches = "1", mirror = "off", memory_limit, balance, tune = "off", freeze, lr_mult, wd_mult;
   int64_t block = 0;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
@@ -44,6 +44,8 @@ struct TrainArguments {
   void CheckOutputs() const;
   // The model's parameters that --freeze names. Throws UsageError for a pattern that none has, and if none is left.
   std::vector<std::string> Frozen(const Model& trained) const;
+  // What --lr-mult and --wd-mult say of them. Throws UsageError.
+  MultiplierList Multipliers(const Model& trained) const;
 
  private:
   int64_t MicroBatchesOf(int64_t limit) const;

@@ -246,6 +246,7 @@ int TrainCommand::Run() {
   const std::string judged = Judged(options);
   options.info = ToInfo(TextsOf(*app, *this, options));
   options.fixed_params = Frozen(made.model);
+  options.multipliers = Multipliers(made.model);
   const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model, *made.train);
   // Later checkpoints have their names again if the run ends by an error before its first step: it was refused for

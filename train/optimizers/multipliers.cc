@@ -1,10 +1,15 @@
 #include "train/optimizers/multipliers.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/parse_number.h"
+#include "executor/group/options.h"
 
 namespace bindery {
 
@@ -21,7 +26,7 @@ bool IsWeight(std::string_view name) {
 
 }  // namespace
 
-Multipliers MultipliersOf(const std::string& parameter, const Annotations& annotations) {
+Multipliers MultipliersOf(const std::string& parameter, const Annotations& annotations, const MultiplierList& list) {
   Multipliers result;
   if (!IsWeight(parameter)) result.wd = 0;
   const auto read = [&](const char* key, double* value) {
@@ -37,7 +42,34 @@ Multipliers MultipliersOf(const std::string& parameter, const Annotations& annot
   };
   read("lr_mult", &result.lr);
   read("wd_mult", &result.wd);
+  for (auto entry = list.rbegin(); entry != list.rend(); ++entry) {
+    if (!FitsPattern(parameter, entry->names)) continue;
+    result.lr = entry->lr.value_or(result.lr);
+    result.wd = entry->wd.value_or(result.wd);
+  }
   return result;
+}
+
+void CheckMultipliers(const MultiplierList& list, const std::vector<std::string>& parameters) {
+  for (const NamedMultipliers& entry : list) {
+    if (std::ranges::none_of(parameters, [&](const auto& name) { return FitsPattern(name, entry.names); })) {
+      Throw("multipliers: \"{}\" fits no parameter{}", entry.names, NameHint(entry.names, parameters));
+    }
+    for (const double factor : {entry.lr.value_or(1), entry.wd.value_or(1)}) {
+      if (std::isfinite(factor) && factor >= 0) continue;
+      Throw("multipliers of \"{}\": expected a number >= 0, got {}", entry.names, factor);
+    }
+  }
+}
+
+std::string ToText(const MultiplierList& list) {
+  std::string text;
+  for (const NamedMultipliers& entry : list) {
+    text += fmt::format("{}{}:", text.empty() ? "" : ", ", entry.names);
+    if (entry.lr) text += fmt::format(" lr={}", *entry.lr);
+    if (entry.wd) text += fmt::format(" wd={}", *entry.wd);
+  }
+  return text;
 }
 
 }  // namespace bindery

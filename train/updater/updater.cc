@@ -80,7 +80,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
     : group_(group), stages_(group->stages()),
       optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
-      loss_scaling_(options.loss_scale), average_(options.average),
+      loss_scaling_(options.loss_scale), average_(options.average), multipliers_(options.multipliers),
       kvstore_(KVStore::Create(options.kvstore, group->engine())), steps_of_(options.steps_of),
       for_several_groups_(options.for_several_groups || options.steps_of) {
   if (steps_of_) {
@@ -165,6 +165,7 @@ void Updater::GoOnWith(const Updater& other) {
   schedule_ = other.schedule_;
   loss_scaling_ = other.loss_scaling_;
   average_ = other.average_;
+  multipliers_ = other.multipliers_;
   kvstore_ = KVStore::Create(other.kvstore_->type(), group_->engine());
   store_ = other.store_;
   run_ = other.run_;
@@ -184,6 +185,7 @@ void Updater::Prepare() {
   for (const NodePtr& node : Graph::Of(group_->symbol()).nodes) {
     if (node->is_variable()) annotations[node->name()] = node->annotations();
   }
+  if (!steps_of_) CheckMultipliers(multipliers_, group_->param_names());
   const std::set<std::string> fixed_gammas = ListFixedGammas(group_->symbol());
   // Backward ends the last stage's first.
   std::vector<std::pair<DataParallelExecutorGroup*, size_t>> stored;
@@ -207,7 +209,8 @@ void Updater::Prepare() {
         Throw<ModelError>("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
       adds_up_ |= group_->grad_req(p.name) == GradReq::kAdd;
-      state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second), p.name, joins});
+      const Multipliers multipliers = MultipliersOf(p.name, own->second, multipliers_);
+      state.pieces.push_back({p.offset, p.offset + p.elements, multipliers, p.name, joins});
       joins = true;
     }
     if (state.pieces.empty()) continue;

@@ -69,6 +69,7 @@ struct UpdaterOptions {
   StoreFactory store = {};
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
+  MultiplierList multipliers = {};  // in place of what the graph says
   // Not 0: batches are computed in blocks of that many samples, of a group that was bound by ForBlocks; devices get
   // blocks by `workload`, empty: equally many. Norms are computed by the first device alone, as with KVStoreType::kLocal.
   int64_t block = 0;
@@ -265,6 +266,7 @@ class Updater {
   SchedulePtr schedule_;
   std::optional<LossScaling> loss_scaling_;
   std::optional<Averaging> average_;
+  MultiplierList multipliers_;
   std::unique_ptr<KVStore> kvstore_;
   std::shared_ptr<KVStore> store_;  // the user's; null: none
   bool divide_by_samples_ = true;
