@@ -125,6 +125,9 @@ struct FitOptions {
   int keep = 3;                  // checkpoints kept
   bool keep_best = false;        // and, however old, that of the best epoch: every epoch's end is one then
   bool resume = false;           // continue from the newest valid checkpoint in the folder, if there is one
+  // Checkpoints in the folder that are ahead of this trainer are another run's: Fit throws CheckpointError rather than
+  // replace them, unless it resumes or this is set.
+  bool overwrite = false;
   std::function<void(const BatchReport&)> on_batch = {};
   std::function<void(const EpochReport&)> on_epoch = {};
   // What else happens (train/loop/extension.h). What is reported: at each moment "train/<metric>", of the epoch so far,

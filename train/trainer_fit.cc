@@ -263,6 +263,15 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
       AdoptTuningChoices(ValueOf(*info, kTuningChoices));
     }
   }
+  if (!options.checkpoints.empty() && !options.resume && !options.overwrite) {
+    const int64_t step = updater_ ? updater_->step() : pending_ ? pending_->step : 0;
+    if (const auto ahead = CheckpointStore(options.checkpoints, options.keep).AheadOf(step)) {
+      Throw<CheckpointError>(
+          "\"{}\" is of an earlier run: .resume goes on with it, .overwrite replaces it, and another "
+          "folder keeps it",
+          *ahead);
+    }
+  }
   Fitting fitting(this, &train, options);
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
     return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);

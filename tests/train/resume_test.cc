@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
@@ -46,6 +47,27 @@ class ResumeTest : public testing::Test {
 TEST_F(ResumeTest, TheSameRunGoesOn) {
   EXPECT_EQ(Resume(ModelByName("mlp"), options_).steps, 6);
   EXPECT_EQ(log_, "going on after step 3, in epoch 2\n");
+}
+
+TEST_F(ResumeTest, AnotherRunsFolderIsRefusedUnlessItIsToBeReplaced) {
+  const std::string theirs = folder_ + "/step-0000000003.ckpt";
+  const auto bytes = ReadFile(theirs);
+  ArrayIter data = Digits(2);
+  Trainer trainer(ModelByName("mlp"), options_);
+  EXPECT_EQ(
+      MessageOf<CheckpointError>([&] { trainer.Fit(data, {.epochs = 2, .checkpoints = folder_}); }),
+      "CheckpointError: \"" + theirs +
+          "\" is of an earlier run: .resume goes on with it, .overwrite replaces it, and another folder keeps it");
+  EXPECT_EQ(trainer.group(), nullptr);
+  EXPECT_EQ(ReadFile(theirs), bytes);
+  trainer.Fit(data, {.epochs = 1, .checkpoints = folder_, .overwrite = true});
+  EXPECT_NE(ReadFile(theirs), bytes);
+  // Its own it goes on from.
+  EXPECT_EQ(trainer.Fit(data, {.epochs = 2, .checkpoints = folder_}).steps, 6);
+  // And those that it was put behind.
+  Trainer restored(ModelByName("mlp"), options_);
+  restored.Restore(trainer.ToCheckpoint(&data), &data);
+  EXPECT_EQ(restored.Fit(data, {.epochs = 3, .checkpoints = folder_}).steps, 9);
 }
 
 TEST_F(ResumeTest, AnotherModelIsRefused) {

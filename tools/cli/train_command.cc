@@ -148,14 +148,14 @@ std::unique_ptr<GoingBack> TrainCommand::PrepareFolder() const {
   if (checkpoints.empty()) return nullptr;
   MakeOutputFolder("--checkpoints", checkpoints);
   LockFolder("--checkpoints", checkpoints);
-  const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
-  if (resume && earlier.empty()) HintAtCheckpoints();
-  if (from_best && !earlier.empty()) return std::make_unique<GoingBack>(CheckpointStore(checkpoints));
-  if (resume || overwrite || earlier.empty()) return nullptr;
+  const std::optional<std::string> earlier = CheckpointStore(checkpoints).AheadOf(-1);
+  if (resume && !earlier) HintAtCheckpoints();
+  if (from_best && earlier) return std::make_unique<GoingBack>(CheckpointStore(checkpoints));
+  if (resume || overwrite || !earlier) return nullptr;
   throw UsageError(
       fmt::format("\"{}\" is of an earlier run: --resume goes on with it, --overwrite replaces it, and "
                   "--checkpoints names another folder",
-                  earlier.back()));
+                  *earlier));
 }
 
 // A job that begins with --resume is a new run the first time, so that is no error. But perhaps a folder beside it is
@@ -303,6 +303,7 @@ int TrainCommand::Run() {
                                                      .keep = keep,
                                                      .keep_best = keep_best,
                                                      .resume = resume,
+                                                     .overwrite = overwrite,
                                                      .on_batch = on_batch,
                                                      .on_epoch = on_epoch,
                                                      .extensions = extensions,

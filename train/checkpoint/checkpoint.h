@@ -55,6 +55,9 @@ class CheckpointStore {
   // The info of the newest one whose header can be read; no value if there is none.
   std::optional<std::map<std::string, std::string>> NewestInfo() const;
   std::vector<std::string> List() const;  // paths, oldest first
+  // The newest, if it is of a later step than that: a run which has come so far has not written it, and would take its
+  // place.
+  std::optional<std::string> AheadOf(int64_t step) const;
 
  private:
   std::string folder_;

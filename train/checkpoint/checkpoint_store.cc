@@ -165,4 +165,10 @@ std::vector<std::string> CheckpointStore::List() const {
   return paths;
 }
 
+std::optional<std::string> CheckpointStore::AheadOf(int64_t step) const {
+  const std::vector<int64_t> steps = StepsOf(folder_);
+  if (steps.empty() || steps.back() <= step) return std::nullopt;
+  return List().back();
+}
+
 }  // namespace bindery
