@@ -142,6 +142,30 @@ TEST(Trigger, NotANumberIsNeverTheBest) {
   EXPECT_TRUE(ask(stop, std::numeric_limits<double>::quiet_NaN()));
 }
 
+// At the end of an epoch it is known what is reported.
+TEST(Trigger, RefusesAValueThatNothingReports) {
+  const auto at = [](Trigger* trigger, bool end, bool reported) {
+    const double epoch = end ? 1 : 0.5;
+    const Moment moment = {.epoch = end, .epoch_detail = epoch, .previous_epoch_detail = 0, .is_new_epoch = end};
+    Observation observation;
+    observation.Report("train/accuracy", 0.5);
+    if (reported) observation.Report("validation/accuracy", 0.5);
+    return MessageOf<Error>([&] { trigger->Due(moment, observation); });
+  };
+  const std::string refused =
+      "Error: a trigger waits for \"val/accuracy\", which nothing has reported by the end of an epoch; known: "
+      "train/accuracy, validation/accuracy";
+  for (Trigger trigger : {EarlyStopping({.value = "val/accuracy"}), AtMaximum("val/accuracy"),
+                          Either(Never(), AtMinimum("val/accuracy", Always()))}) {
+    EXPECT_EQ(at(&trigger, false, true), "nothing was thrown");
+    EXPECT_EQ(at(&trigger, true, true), refused);
+  }
+  // Not where it has been there, or nobody asks yet.
+  Trigger known = EarlyStopping({.value = "validation/accuracy", .patience = 9}), late = AtMaximum("x", AtEpochs({2}));
+  EXPECT_EQ(at(&known, false, true), "nothing was thrown");
+  for (Trigger* trigger : {&known, &late}) EXPECT_EQ(at(trigger, true, false), "nothing was thrown");
+}
+
 TEST(Trigger, RefusesWhatMakesNoSense) {
   EXPECT_EQ(MessageOf([] { EveryIterations(0); }), "Error: a trigger's period: expected more than 0, got 0");
   EXPECT_THROW(EveryEpochs(std::nan("")), Error);

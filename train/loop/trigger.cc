@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/names.h"
 
 namespace bindery {
 namespace {
@@ -28,9 +29,15 @@ void ForgetOthers(const std::string& name, const Trigger::Memory& memory) {
   const auto hash = static_cast<uint32_t>(Checksum(name.data(), std::ssize(name)));
   double& known = memory["value"];
   if (known != 0 && known != hash) {
-    for (const char* of_it : {"sum", "weight", "last", "any", "has best", "best", "waited"}) memory[of_it] = 0;
+    for (const char* of_it : {"sum", "weight", "last", "any", "known", "has best", "best", "waited"}) memory[of_it] = 0;
   }
   known = hash;
+}
+
+[[noreturn]] void RefuseUnknown(const std::string& name, const Observation& observation) {
+  std::vector<std::string> names;
+  for (const auto& [reported, value] : observation.values()) names.push_back(reported);
+  Throw("a trigger waits for \"{}\", which nothing has reported by the end of an epoch{}", name, NameHint(name, names));
 }
 
 // Adds what is reported to a mean in the memory, and takes it when the check is due: no value until then.
@@ -38,13 +45,18 @@ std::optional<double> MeanAtCheck(const std::string& name, const Trigger::Rule& 
                                   const Observation& observation, const Trigger::Memory& memory) {
   const Observation::Value* const value = observation.Find(name);
   double &sum = memory["sum"], &weight = memory["weight"], &last = memory["last"], &any = memory["any"];
+  double& known = memory["known"];
   if (value) {
-    any = 1;
+    any = known = 1;
     sum += value->value * value->weight;
     weight += value->weight;
     last = value->value;
   }
-  if (!check(moment, observation, memory.In("check")) || any == 0) return std::nullopt;
+  if (!check(moment, observation, memory.In("check"))) return std::nullopt;
+  if (any == 0) {
+    if (moment.is_new_epoch && known == 0) RefuseUnknown(name, observation);
+    return std::nullopt;
+  }
   const double mean = weight > 0 ? sum / weight : last;
   sum = weight = last = any = 0;
   return mean;
