@@ -212,10 +212,16 @@ void WriteFiles(const std::string& path, const std::string& data_file,
 
 }  // namespace
 
-void SaveModel(const Model& model, const std::string& path) {
+void CheckModelName(const std::string& path) {
   if (IsMxnetName(path)) {
     Throw<ModelError>("\"{}\": MXNet's files are read, not written; a name that ends in .onnx can be read there", path);
   }
+  if (path.ends_with(".pb") || IsTextName(path) || IsOnnxName(path)) return;
+  Throw<ModelError>("expected a name that ends in .pb, .prototxt or .onnx, got \"{}\"", path);
+}
+
+void SaveModel(const Model& model, const std::string& path) {
+  CheckModelName(path);
   const bool text = IsTextName(path);
   const std::string real = RealPath(path);
   if (IsOnnxName(path)) {

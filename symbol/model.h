@@ -30,6 +30,8 @@ struct ModelLimits {
 // Written atomically. Tensors above a small size go to `<path>.<checksum>.data` beside it, page aligned, each with
 // its checksum (an existing data file of another save is left alone until the new message is in place).
 void SaveModel(const Model& model, const std::string& path);
+// Throws ModelError, as SaveModel does, unless the name's ending is one that is written.
+void CheckModelName(const std::string& path);
 // Throws ModelError or DataError.
 Model LoadModel(const std::string& path, const ModelLimits& limits = {});
 

@@ -88,6 +88,14 @@ TEST_F(ModelFileTest, SmallModelsAreOneFile) {
   EXPECT_EQ(LoadModel(Path("m.pb")).params.at("w"), Ramp({256}));
 }
 
+TEST_F(ModelFileTest, EndingsSayWhatIsWritten) {
+  for (const char* name : {"m.pt", "m.onxx", "m.ONNX", "m", "m.pb.bak"}) {
+    EXPECT_EQ(MessageOf<ModelError>([&] { SaveModel(SmallModel(), Path(name)); }),
+              "ModelError: expected a name that ends in .pb, .prototxt or .onnx, got \"" + Path(name) + "\"");
+  }
+  EXPECT_EQ(Files(), std::set<std::string>());
+}
+
 TEST_F(ModelFileTest, DataIsPageAlignedAndInOrder) {
   SaveModel(SmallModel(), Path("m.prototxt"));
   const std::string text = ReadFile(Path("m.prototxt")), data = ReadFile(Path(DataFile("m.prototxt")));

@@ -159,6 +159,7 @@ TEST_F(ExtensionsTest, TheBestModelIsAFile) {
   loop.Extend(BestModel(folder_ + "/of/models/best.pb", "validation/accuracy"));
   loop.Run();
   EXPECT_EQ(LoadModel(folder_ + "/of/models/best.pb").params.at("w").At(0), 8);
+  EXPECT_THROW(BestModel(folder_ + "/best.pt", "validation/accuracy"), ModelError);
 }
 
 TEST_F(ExtensionsTest, FilesAreTriedBeforeTheFirstUpdate) {

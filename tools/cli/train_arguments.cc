@@ -135,10 +135,7 @@ void TrainArguments::CheckOutputs() const {
   }
   for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
     if (path->empty()) continue;
-    if (!path->ends_with(".pb") && !path->ends_with(".prototxt") && !path->ends_with(".onnx")) {
-      throw UsageError(
-          fmt::format("{}: expected a name that ends in .pb, .prototxt or .onnx, got \"{}\"", option, *path));
-    }
+    ParseOption(option, [&] { CheckModelName(*path); });
     CheckOutputFile(option, *path);
   }
   if (!log.empty()) CheckOutputFile("--log", log);

@@ -107,6 +107,7 @@ Extension Snapshot(SnapshotOptions options) {
 }
 
 Extension BestModel(std::string path, const std::string& value, const std::string& model, Better better) {
+  CheckModelName(path);
   return {.name = "best model",
           .trigger = LargerIsBetter(value, better) ? AtMaximum(value) : AtMinimum(value),
           .priority = kReads,
