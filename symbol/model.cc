@@ -25,7 +25,7 @@ namespace bindery {
 namespace {
 
 constexpr char kProducer[] = "bindery 0.1";
-// Tensors up to this size are in the message; text stays readable.
+// Tensors up to this size are in the message in any case; text stays readable.
 constexpr int64_t kInlineBytes = 1024, kInlineBytesOfText = 64;
 
 using TensorMessages = google::protobuf::RepeatedPtrField<proto::Tensor>;
@@ -231,6 +231,7 @@ void SaveModel(const Model& model, const std::string& path) {
   TensorWriter writer(text ? kInlineBytesOfText : kInlineBytes, text);
   proto::Model message;
   WriteModel(model, text, &writer, &message);
+  if (!text) writer.TakeIn(kWholeBytes);
   const std::string data_file = writer.has_external() ? writer.NameDataFile(NameOf(real)) : "";
   WriteFiles(
       real, data_file, [&](const ByteSink& sink) { writer.WriteDataFile(sink); },

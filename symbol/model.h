@@ -27,8 +27,10 @@ struct ModelLimits {
   int recursion = 100;
 };
 
-// Written atomically. Tensors above a small size go to `<path>.<checksum>.data` beside it, page aligned, each with
-// its checksum (an existing data file of another save is left alone until the new message is in place).
+// Written atomically. A .pb whose tensors take no more than kWholeBytes in all is one file. Else, and in text, which
+// people read, those above a small size go to `<path>.<checksum>.data` beside it, page aligned, each with its checksum
+// (an existing data file of another save is left alone until the new message is in place). Of .onnx: docs/onnx.md.
+inline constexpr int64_t kWholeBytes = int64_t{16} << 20;
 void SaveModel(const Model& model, const std::string& path);
 // Throws ModelError, as SaveModel does, unless the name's ending is one that is written.
 void CheckModelName(const std::string& path);

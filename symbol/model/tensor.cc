@@ -68,7 +68,7 @@ void TensorWriter::Write(const TensorPtr& tensor, proto::Tensor* message) {
     place->set_bytes(tensor->bytes());
     place->set_checksum(Checksum(tensor->raw(), tensor->bytes()));
     end_ = RoundUp(CheckedAdd(end_, tensor->bytes()), kPage);
-    external_.push_back({tensor, place});
+    external_.push_back({tensor, message});
     return;
   }
   if (text_) {
@@ -80,15 +80,24 @@ void TensorWriter::Write(const TensorPtr& tensor, proto::Tensor* message) {
   message->set_data(tensor->raw(), static_cast<size_t>(tensor->bytes()));
 }
 
+void TensorWriter::TakeIn(int64_t bytes) {
+  if (total_bytes_ > bytes) return;
+  for (const Piece& piece : external_) {
+    piece.message->clear_external();
+    piece.message->set_data(piece.tensor->raw(), static_cast<size_t>(piece.tensor->bytes()));
+  }
+  external_.clear();
+}
+
 std::string TensorWriter::NameDataFile(const std::string& prefix) {
   std::vector<uint64_t> content;
   for (const Piece& piece : external_) {
-    content.push_back(piece.place->checksum());
-    content.push_back(static_cast<uint64_t>(piece.place->bytes()));
+    content.push_back(piece.message->external().checksum());
+    content.push_back(static_cast<uint64_t>(piece.tensor->bytes()));
   }
   const uint64_t checksum = Checksum(content.data(), static_cast<int64_t>(content.size() * sizeof(uint64_t)));
   const std::string name = fmt::format("{}.{:016x}.data", prefix, checksum);
-  for (const Piece& piece : external_) piece.place->set_file(name);
+  for (const Piece& piece : external_) piece.message->mutable_external()->set_file(name);
   return name;
 }
 
@@ -96,9 +105,10 @@ void TensorWriter::WriteDataFile(const ByteSink& sink) const {
   static constexpr std::array<char, kPage> kZeros{};
   int64_t position = 0;
   for (const Piece& piece : external_) {
-    sink(kZeros.data(), piece.place->offset() - position);
+    const int64_t offset = piece.message->external().offset();
+    sink(kZeros.data(), offset - position);
     sink(piece.tensor->raw(), piece.tensor->bytes());
-    position = piece.place->offset() + piece.tensor->bytes();
+    position = offset + piece.tensor->bytes();
   }
 }
 

@@ -28,6 +28,8 @@ class TensorWriter {
 
   const std::vector<TensorPtr>& tensors() const { return tensors_; }  // all of them, in order
   bool has_external() const { return !external_.empty(); }
+  // Where all tensors together take no more than that, none goes to a data file after all.
+  void TakeIn(int64_t bytes);
   // A name that depends on the content: `<prefix>.<16 hex digits>.data`. Fills it in everywhere.
   std::string NameDataFile(const std::string& prefix);
   void WriteDataFile(const ByteSink& sink) const;
@@ -35,7 +37,7 @@ class TensorWriter {
  private:
   struct Piece {
     TensorPtr tensor;
-    proto::External* place;
+    proto::Tensor* message;
   };
   const int64_t inline_bytes_;
   const bool text_;

@@ -35,6 +35,13 @@ Model SmallModel(double first = 0) {
       .metadata = {{"epoch", "3"}}};
 }
 
+// More than one file holds.
+Model LargeModel(double first = 0) {
+  Model model = SmallModel(first);
+  model.params["filler"] = HostTensor(DType::kUInt8, {kWholeBytes});
+  return model;
+}
+
 void ExpectEqual(const Model& a, const Model& b) {
   EXPECT_EQ(a.symbol.DebugString(), b.symbol.DebugString());
   EXPECT_EQ(SerializeModel(a), SerializeModel(b));  // with the constants' elements
@@ -71,8 +78,12 @@ TEST_F(ModelFileTest, RoundTrips) {
   for (const char* name : {"m.pb", "m.prototxt"}) {
     SaveModel(model, Path(name));
     ExpectEqual(LoadModel(Path(name)), model);
-    EXPECT_NE(DataFile(name), "");
   }
+  EXPECT_EQ(DataFile("m.pb"), "");
+  EXPECT_NE(DataFile("m.prototxt"), "");
+  SaveModel(LargeModel(), Path("m.pb"));
+  ExpectEqual(LoadModel(Path("m.pb")), LargeModel());
+  EXPECT_NE(DataFile("m.pb"), "");
   EXPECT_TRUE(ReadFile(Path("m.prototxt")).starts_with("version: 2\n"));
   // Relative names, too.
   const fs::path before = fs::current_path();
@@ -83,9 +94,15 @@ TEST_F(ModelFileTest, RoundTrips) {
 }
 
 TEST_F(ModelFileTest, SmallModelsAreOneFile) {
-  SaveModel({.params = {{"w", Ramp({256})}, {"v", Ramp({0})}}}, Path("m.pb"));
+  const HostTensor most(DType::kUInt8, {kWholeBytes - 40'000}), rest(DType::kUInt8, {40'000}), one(DType::kUInt8, {1});
+  SaveModel({.params = {{"w", most}, {"v", rest}}}, Path("m.pb"));
   EXPECT_EQ(Files(), std::set<std::string>{"m.pb"});
-  EXPECT_EQ(LoadModel(Path("m.pb")).params.at("w"), Ramp({256}));
+  fs::rename(Path("m.pb"), Path("moved.pb"));
+  EXPECT_EQ(LoadModel(Path("moved.pb")).params.at("v"), rest);
+  SaveModel({.params = {{"w", most}, {"v", rest}, {"u", one}}}, Path("m.pb"));
+  EXPECT_NE(DataFile("m.pb"), "");
+  SaveModel(SmallModel(), Path("m.pb"));  // the data file goes
+  EXPECT_EQ(Files(), (std::set<std::string>{"m.pb", "moved.pb"}));
 }
 
 TEST_F(ModelFileTest, EndingsSayWhatIsWritten) {
@@ -110,36 +127,36 @@ TEST_F(ModelFileTest, DataIsPageAlignedAndInOrder) {
 }
 
 TEST_F(ModelFileTest, SavingReplacesTheOldDataOnceTheNewModelIsThere) {
-  SaveModel(SmallModel(1), Path("m.pb"));
-  SaveModel(SmallModel(2), Path("other.pb"));
+  SaveModel(LargeModel(1), Path("m.pb"));
+  SaveModel(LargeModel(2), Path("other.pb"));
   WriteFileAtomically(Path("m.pb.0123456789abcdef.data"), "somebody's");
   const std::string old = DataFile("m.pb"), others = DataFile("other.pb");
-  SaveModel(SmallModel(1), Path("m.pb"));  // the same content has the same name
+  SaveModel(LargeModel(1), Path("m.pb"));  // the same content has the same name
   EXPECT_TRUE(Files().contains(old));
-  SaveModel(SmallModel(3), Path("m.pb"));
-  ExpectEqual(LoadModel(Path("m.pb")), SmallModel(3));
+  SaveModel(LargeModel(3), Path("m.pb"));
+  ExpectEqual(LoadModel(Path("m.pb")), LargeModel(3));
   EXPECT_FALSE(Files().contains(old) && old != "m.pb.0123456789abcdef.data");
   EXPECT_TRUE(Files().contains("m.pb.0123456789abcdef.data"));
   EXPECT_TRUE(Files().contains(others));
-  ExpectEqual(LoadModel(Path("other.pb")), SmallModel(2));
+  ExpectEqual(LoadModel(Path("other.pb")), LargeModel(2));
   EXPECT_EQ(Files().size(), 5u);
 }
 
 TEST_F(ModelFileTest, AFailedSaveLeavesTheOldModel) {
-  SaveModel(SmallModel(1), Path("m.pb"));
+  SaveModel(LargeModel(1), Path("m.pb"));
   const std::set<std::string> before = Files();
-  Model bad = SmallModel(2);
+  Model bad = LargeModel(2);
   bad.aux["fc_bias"] = Ramp({20});
   EXPECT_EQ(MessageOf<ModelError>([&] { SaveModel(bad, Path("m.pb")); }),
             "ModelError: \"fc_bias\" is among the parameters and among the auxiliary states");
   EXPECT_EQ(Files(), before);
-  ExpectEqual(LoadModel(Path("m.pb")), SmallModel(1));
+  ExpectEqual(LoadModel(Path("m.pb")), LargeModel(1));
   // The message cannot be put in place: the data file written for it is removed again.
   fs::create_directory(Path("folder.pb"));
-  EXPECT_NE(MessageOf<DataError>([&] { SaveModel(SmallModel(2), Path("folder.pb")); }).find("not a regular file"),
+  EXPECT_NE(MessageOf<DataError>([&] { SaveModel(LargeModel(2), Path("folder.pb")); }).find("not a regular file"),
             std::string::npos);
   EXPECT_EQ(DataFile("folder.pb"), "");
-  EXPECT_NE(MessageOf<DataError>([&] { SaveModel(SmallModel(), Path("none/m.pb")); }), "nothing was thrown");
+  EXPECT_NE(MessageOf<DataError>([&] { SaveModel(LargeModel(), Path("none/m.pb")); }), "nothing was thrown");
 }
 
 TEST_F(ModelFileTest, FollowsALinkToTheModelItself) {

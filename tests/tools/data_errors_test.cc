@@ -163,13 +163,13 @@ TEST_F(DataErrorsTest, ModelFiles) {
   Fails(4, "cannot read \"none.pb\": No such file", {"test", "--weights", "none.pb"});
   Fails(4, "not a regular file", {"inspect", "--model", "."});
 
-  const std::string values = data_file("binary.pb");
+  const std::string values = data_file("text.prototxt");
   Damage(values, Read(values).size() / 2);
-  Fails(3, values, {"test", "--weights", "binary.pb"});
+  Fails(3, values, {"test", "--weights", "text.prototxt"});
   Cut(values, 100);
-  Fails(3, values, {"test", "--weights", "binary.pb"});
+  Fails(3, values, {"test", "--weights", "text.prototxt"});
   fs::remove(PathOf(values));
-  Fails(3, "cannot open data file \"" + values + "\"", {"test", "--weights", "binary.pb"});
+  Fails(3, "cannot open data file \"" + values + "\"", {"test", "--weights", "text.prototxt"});
 }
 
 // Valid models that the program cannot use as they are.

@@ -83,9 +83,7 @@ TEST_F(WeightsCommandsTest, VerifySaysWhatIsWrong) {
   Fails(7, "element 0, is inf", {"verify", "diverged.ckpt"});
   Damage(checkpoint, Read(checkpoint).size() - 1);
   Fails(5, "is damaged: the checksum is wrong", {"verify", checkpoint});
-  for (const std::string& name : Files()) {
-    if (name.starts_with("net.pb.") && name.ends_with(".data")) Damage(name, Read(name).size() / 2);
-  }
+  Damage("net.pb", Read("net.pb").size() / 2);
   EXPECT_EQ(Bindery({"verify", "net.pb"}).status, 3);
   Write("cut.safetensors", Read("net.safetensors").substr(0, 1000));
   // All are looked at; the status is that of the first.
