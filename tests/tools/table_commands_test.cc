@@ -83,6 +83,25 @@ TEST_F(TableCommandsTest, TheSameAsOfAFileThatIsScaledBefore) {
   EXPECT_NE(Predict(run, "csv:bare.csv?scale=none"), expected);
 }
 
+// Columns in another order are the same; other names are refused.
+TEST_F(TableCommandsTest, FeaturesGoByTheirNames) {
+  Succeeds(Train(kData, 2, {"--checkpoints", "run"}));
+  std::string turned = "species,weight,length\n", renamed = "length,wait,species\n";
+  for (int i = 0; i < 90; ++i) {
+    const std::string row = Row(i, false);
+    const size_t first = row.find(','), second = row.find(',', first + 1);
+    turned += row.substr(second + 1, row.size() - second - 2) + row.substr(first, second - first) + "," +
+              row.substr(0, first) + "\n";
+    renamed += row;
+  }
+  Write("turned.csv", turned);
+  Write("renamed.csv", renamed);
+  const Words run = {"--checkpoints", "run"};
+  EXPECT_EQ(Predict(run, "csv:turned.csv?label=species"), Predict(run, "csv:flowers.csv"));
+  Fails(4, "there is no column \"weight\", which the model has as a feature; did you mean \"wait\"?",
+        {"test", "--checkpoints", "run", "--data", "csv:renamed.csv"});
+}
+
 // Neither what is tested on nor what is validated on counts.
 TEST_F(TableCommandsTest, NumbersAreThoseOfWhatIsTrainedOn) {
   const auto kept = [&](const Words& more) {
@@ -172,11 +191,12 @@ TEST_F(TableCommandsTest, ScalingIsThatOfTheTest) {
   std::string rows = "length,weight,species\n";
   for (int i = 0; i < 30; ++i) rows += Row(i, false);
   Write("bare.csv", rows);
-  EXPECT_EQ(kept("bare.csv", "", "?scale=none"), "");
-  EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", "?scale=none"), "leave_out=name,date");
+  const std::string features = "features=length,weight", left = features + "&leave_out=name,date";
+  EXPECT_EQ(kept("bare.csv", "", "?scale=none"), features);
+  EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", "?scale=none"), left);
   for (const char* test : {"", "?header=1"}) {
-    EXPECT_EQ(kept("bare.csv", "", test).find("mean="), 0u) << test;
-    EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", test).find("leave_out=name,date&mean="), 0u) << test;
+    EXPECT_EQ(kept("bare.csv", "", test).find(features + "&mean="), 0u) << test;
+    EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", test).find(left + "&mean="), 0u) << test;
   }
 }
 
@@ -197,14 +217,15 @@ TEST_F(TableCommandsTest, AsAFileSaysIt) {
   EXPECT_EQ(Predict({"--model", "file.pb"}, "csv:flowers.csv"), Predict({"--model", "said.pb"}, "csv:flowers.csv"));
   // From the smallest to the largest.
   Succeeds(Train("csv:flowers.csv?leave_out=0,3&scale=range", 2, {"--checkpoints=", "--save", "range.pb"}));
-  EXPECT_EQ(KeptBy("range.pb").find("leave_out=name,date&max=4.3"), 0u) << KeptBy("range.pb");
+  EXPECT_EQ(KeptBy("range.pb").find("features=length,weight&leave_out=name,date&max=4.3"), 0u) << KeptBy("range.pb");
   Predict({"--model", "range.pb"}, "csv:flowers.csv");
 }
 
 TEST_F(TableCommandsTest, InspectShowsAndVerifyChecksWhatIsKept) {
   Succeeds(Train(kData, 1, {"--save", "m.pb"}));
   const Outcome shown = Succeeds({"inspect", "--model", "m.pb"});
-  EXPECT_NE(shown.out.find("\npreprocessing\n  leave_out  name,date\n  mean       "), std::string::npos) << shown;
+  EXPECT_NE(shown.out.find("\npreprocessing\n  features   length,weight\n  leave_out  name,date\n"), std::string::npos)
+      << shown;
   EXPECT_EQ(json::parse(Succeeds({"inspect", "--model", "m.pb", "--json"}).out).at("preprocessing"), KeptBy("m.pb"));
   EXPECT_EQ(Succeeds({"inspect", "--model", "mlp"}).out.find("preprocessing"), std::string::npos);
   Succeeds({"verify", "m.pb", "bindery-checkpoints/step-0000000006.ckpt"});

@@ -69,6 +69,8 @@ CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
   // What a model's training left out may not be there at all in other files.
   csv.leave_out = settings->Text("leave_out", "none");
   csv.may_lack_left_out = !settings->IsSaid("leave_out");
+  csv.features = ReadFeatures(settings);
+  csv.may_have_others = options.training && !settings->IsSaid("features");  // a model may be tuned to other columns
   csv.scaling = ReadScaling(settings, options.training);
   settings->CheckAllRead();
   return csv;
@@ -113,6 +115,8 @@ OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions
   if (csv.missing == CsvMissing::kValue) used["missing"] = fmt::format("{}", csv.missing_value);
   const std::string leave_out = csv.may_lack_left_out ? csv.leave_out : table.leave_out;
   if (leave_out != "none") used["leave_out"] = leave_out;
+  if (table.has_header) csv.features = table.columns;
+  AddFeatures(csv.features, &used);
   AddScaling(table.scaling, &used);
   return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
           std::move(table.classes), classes, ToText(used), std::move(table.label_names)};

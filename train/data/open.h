@@ -24,7 +24,7 @@ namespace bindery {
 
 // Of Model::metadata: the names of classes, a line each; and settings as they stand behind the "?", of those that
 // decide which numbers the model sees of a sample: resize, crop, channels, rows, columns, mean, std; scale; missing,
-// leave_out; of columns that are scaled, mean and std, or min and max, a number for each.
+// leave_out, features; of columns that are scaled, mean and std, or min and max, a number for each.
 inline constexpr const char *kClassesKey = "classes", *kPreprocessingKey = "bindery.preprocessing";
 
 struct OpenOptions {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,14 +15,16 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 #include "train/data/open.h"
 
 namespace bindery {
 namespace {
 
 const std::vector<std::string>& Names() {
-  static const std::vector<std::string> kNames = {"channels", "columns", "crop",   "leave_out", "max",   "mean",
-                                                  "min",      "missing", "resize", "rows",      "scale", "std"};
+  static const std::vector<std::string> kNames = {"channels", "columns", "crop", "features", "leave_out",
+                                                  "max",      "mean",    "min",  "missing",  "resize",
+                                                  "rows",     "scale",   "std"};
   return kNames;
 }
 
@@ -130,6 +134,38 @@ std::optional<float> ReadMissing(DataSettings* settings) {
   return static_cast<float>(settings->Number("missing", 0, -kMost, kMost));
 }
 
+std::vector<std::string> ReadFeatures(DataSettings* settings) {
+  std::vector<std::string> names;
+  const std::string text = settings->Text("features");
+  if (text.empty()) return names;
+  for (const std::string_view written : SplitText(text, ',')) {
+    std::string& name = names.emplace_back();
+    for (size_t i = 0; i < written.size(); ++i) {
+      unsigned char byte = 0;
+      const char* const code = written.data() + i + 1;
+      const bool coded =
+          written[i] == '%' && i + 2 < written.size() && std::from_chars(code, code + 2, byte, 16).ptr == code + 2;
+      name += coded ? static_cast<char>(byte) : written[i];
+      if (coded) i += 2;
+    }
+  }
+  if (std::set(names.begin(), names.end()).size() < names.size()) settings->Fail("\"features\": a name is there twice");
+  return names;
+}
+
+void AddFeatures(const std::vector<std::string>& names, SettingTexts* settings) {
+  if (std::set(names.begin(), names.end()).size() < names.size()) return;
+  std::string text;
+  for (const std::string& name : names) {
+    if (&name != names.data()) text += ',';
+    for (const char c : name) {
+      const bool plain = std::string_view("%,&=\n\r").find(c) == std::string_view::npos;
+      text += plain ? std::string(1, c) : fmt::format("%{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  if (!text.empty()) (*settings)["features"] = text;
+}
+
 ColumnScaling ReadScaling(DataSettings* settings, bool training) {
   const std::string scale = settings->Text("scale", "none");
   const auto found = std::ranges::find(Scales(), scale);
@@ -216,7 +252,8 @@ void NoteOtherPreprocessing(const std::string& text, const DataSettings* setting
     const bool is_side = name == "rows" || name == "columns";
     const bool said = settings != nullptr && (settings->IsSaid(name) || (is_side && settings->IsSaid("size")));
     const bool lost = now.empty() && std::ranges::find(kOfScales, name) != std::end(kOfScales);
-    if (now == then || !(said || lost)) continue;
+    const bool renamed = name == "features" && !now.empty() && !then.empty();
+    if (now == then || !(said || lost || renamed)) continue;
     const auto describe = [&](const std::string& value) {
       return value.empty() ? "no " + name : fmt::format("{}={}", name, Shown(value));
     };

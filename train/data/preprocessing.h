@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/shape.h"
 #include "train/data/images/transform.h"
@@ -27,6 +28,10 @@ SettingTexts PreprocessingOf(const ImageOptions& image);
 
 // "missing", a number, if there is one. Throws DataError for what is none.
 std::optional<float> ReadMissing(DataSettings* settings);
+// "features", names of columns in the order of a model, with commas between; "," "&" "%" "=" and line ends in them are
+// %2c and so on. Names of which one is there twice tell nothing: they are not added.
+std::vector<std::string> ReadFeatures(DataSettings* settings);
+void AddFeatures(const std::vector<std::string>& names, SettingTexts* settings);
 // "scale", and its numbers by "mean" and "std" or "min" and "max": of the text, else of the model. In a training they
 // may be missing: they come from what it is trained on, with "measure" even if the model has some. Throws DataError for
 // damaged ones.

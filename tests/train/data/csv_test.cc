@@ -159,6 +159,37 @@ TEST(Csv, ColumnsThatAreLeftOut) {
             "DataError: \"f\": no column is left as a feature: all others are left out");
 }
 
+TEST(Csv, FeaturesByTheirNames) {
+  const Words abc = {"a", "b", "c"};
+  const auto read = [&](const std::string& text, const std::string& label) {
+    return ParseCsv(text, "f", {.label = label, .leave_out = "id", .may_lack_left_out = true, .features = abc});
+  };
+  const HostTensor rows = HostTensor::From({2, 3}, {1, 2, 3, 4, 5, 6});
+  for (const char* text : {"a,b,c,k\n1,2,3,x\n4,5,6,y\n", "c,k,a,id,b\n3,x,1,p,2\n6,y,4,q,5\n"}) {
+    const CsvTable table = read(text, "k");
+    EXPECT_EQ(table.data, rows) << text;
+    EXPECT_EQ(table.columns, abc);
+    EXPECT_EQ(table.labels, HostTensor::From({2}, {0, 1}));
+  }
+  EXPECT_EQ(read("1,2,3,x\n4,5,6,y\n", "-1").data, rows) << "without a header, by their order";
+  const auto refused = [&](const std::string& header, const std::string& label) {
+    return MessageOf<DataError>([&] { read(header + "\n1,2,3,4,5\n", label); });
+  };
+  const std::string file = "DataError: \"f\": ";
+  EXPECT_EQ(refused("a,c,bb,k,id", "k"),
+            file + "there is no column \"b\", which the model has as a feature; did you mean \"bb\"?");
+  EXPECT_EQ(refused("a,b,c,aa,k", "k"),
+            file + "column \"aa\" is no feature of the model; did you mean \"a\"?; \"leave_out\" names such columns");
+  EXPECT_EQ(refused("id,a,b,c", "-1"), file +
+                                           "column \"c\" is a feature of the model, but here it is the label; "
+                                           "\"label\" names another, label=none says that there is none");
+  EXPECT_EQ(refused("a,b,a,c,k", "k"), file + "a feature is there twice");
+  // As it stands, where others are possible.
+  CsvOptions others = {.features = abc, .may_have_others = true};
+  EXPECT_EQ(ParseCsv("c,bb,a,k\n1,2,3,x\n", "f", others).data, HostTensor::From({1, 3}, {1, 2, 3}));
+  EXPECT_EQ(ParseCsv("c,b,a,k\n1,2,3,x\n", "f", others).data, HostTensor::From({1, 3}, {3, 2, 1}));
+}
+
 TEST(Csv, Errors) {
   const auto message = [](const std::string& text, const CsvOptions& options = {}) {
     return MessageOf<DataError>([&] { ParseCsv(text, "f.csv", options); });

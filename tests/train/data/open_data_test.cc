@@ -239,6 +239,28 @@ TEST(OpenData, PreprocessingIsThatOfTheModelUnlessSaid) {
             "DataError: data \"" + text + "\": \"rows\": expected a whole number from 1 to 16384, got \"-1\"");
 }
 
+TEST(OpenData, NamesOfFeaturesGoWithTheModel) {
+  const auto csv = [](const std::string& bytes) { return "csv:" + Write("features.csv", bytes); };
+  const OpenedData trained = OpenData(csv("\"a,b\",c&d=5%,e,k\n1,2,3,x\n4,5,6,y\n"));
+  EXPECT_EQ(trained.preprocessing, "features=a%2cb,c%26d%3d5%25,e");
+  const OpenOptions known = {.classes = trained.classes, .preprocessing = trained.preprocessing};
+  const auto data = [](const OpenedData& opened) { return All(opened)->data[0]; };
+  const OpenedData other = OpenData(csv("e,\"a,b\",k,c&d=5%\n3,1,x,2\n6,4,y,5\n") + "?label=k", known);
+  EXPECT_EQ(data(other), HostTensor::From({2, 3}, {1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(other.preprocessing, trained.preprocessing);
+  const std::string renamed = csv("s,r,t,k\n1,2,3,x\n");
+  EXPECT_NE(Refused(renamed, known).find("there is no column \"a,b\""), std::string::npos);
+  EXPECT_EQ(data(OpenData(renamed + "?features=r,s,t", known)), HostTensor::From({1, 3}, {2, 1, 3}));
+  OpenOptions further = known;
+  further.training = true;
+  EXPECT_EQ(OpenData(renamed, further).preprocessing, "features=s,r,t");
+  EXPECT_NE(Logged([&] { OpenData(renamed, further); }).find("features=s,r,t, but the model was trained with"),
+            std::string::npos);
+  EXPECT_EQ(data(OpenData(csv("1,2,3,x\n"), known)), HostTensor::From({1, 3}, {1, 2, 3}));
+  EXPECT_EQ(OpenData(csv("a,a,k\n1,2,x\n")).preprocessing, "") << "names that tell nothing apart";
+  EXPECT_EQ(OpenData(csv("1,2,x\n")).preprocessing, "");
+}
+
 TEST(OpenData, ShardsAreDisjointAndNumberClassesAlike) {
   const std::string text = "csv:" + Write("shards.csv", "0,a\n1,a\n2,b\n3,a\n4,c\n");
   const auto options = SampleIterOptions{.batch_size = 1, .shuffle = true, .seed = 3};

@@ -182,7 +182,7 @@ TEST(OpenScaled, GoesWithTheModel) {
   const std::string flowers = "csv:" + Write("flowers.csv", "id," + std::string("length,weight,kind\nn1,5.1,3500,a\n"
                                                                                 "n2,4.9,3000,b\nn3,7.7,2600.5,a\n"));
   const OpenedData trained = OpenData(flowers + "?leave_out=id&scale=standard&missing=0", {.training = true});
-  EXPECT_TRUE(trained.preprocessing.starts_with("leave_out=id&mean=5.8999"));
+  EXPECT_TRUE(trained.preprocessing.starts_with("features=length,weight&leave_out=id&mean=5.8999"));
   const HostTensor expected = All(trained);
   const OpenOptions known = {.preprocessing = trained.preprocessing};
   EXPECT_EQ(All(OpenData(flowers, known)), expected);
@@ -197,10 +197,11 @@ TEST(OpenScaled, GoesWithTheModel) {
   const OpenedData anew = OpenData(flowers + "?measure=1&leave_out=id", further);
   EXPECT_EQ(anew.preprocessing, trained.preprocessing);  // of the same rows
   const std::string other = "csv:" + Write("two.csv", "id,length,weight,kind\nx,1,5,b\nx,3,5,a\n") + "?measure=1";
-  EXPECT_EQ(OpenData(other, further).preprocessing, "leave_out=id&mean=2,5&missing=0&scale=standard&std=1,0");
+  EXPECT_EQ(OpenData(other, further).preprocessing,
+            "features=length,weight&leave_out=id&mean=2,5&missing=0&scale=standard&std=1,0");
   EXPECT_EQ(OpenData(other, known).preprocessing, trained.preprocessing);
   EXPECT_EQ(OpenData(other + "&leave_out=weight,id", further).preprocessing,
-            "leave_out=id,weight&mean=2&missing=0&scale=standard&std=1");
+            "features=length&leave_out=id,weight&mean=2&missing=0&scale=standard&std=1");
   // Without the column, other rows, one of them with a gap: the mean takes its place.
   const HostTensor others = All(OpenData("csv:" + Write("others.csv", "7.7,\n4.9,3000\n") + "?label=none", known));
   EXPECT_EQ(others.At(0), expected.At(4));

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -88,6 +89,7 @@ class Parser {
     if (std::ranges::find(roles_, kFeature) == roles_.end()) {
       Throw<DataError>("\"{}\": no column is left as a feature: all others are left out", name_);
     }
+    FindFeatures();
     for (; rows_left; rows_left = reader_.Next()) ReadRow();
     return Finish();
   }
@@ -175,6 +177,41 @@ class Parser {
     }
   }
 
+  void FindFeatures() {
+    places_.assign(roles_.size(), 0);
+    std::map<std::string_view, size_t> columns;  // by name
+    std::set<std::string_view> here;             // the features' names
+    for (size_t column = 0; column < roles_.size(); ++column) {
+      if (roles_[column] == kFeature) places_[column] = features_++;
+      if (header_.empty()) continue;
+      columns.emplace(header_[column], column);
+      if (roles_[column] == kFeature) here.insert(header_[column]);
+    }
+    const std::vector<std::string>& names = options_.features;
+    const std::set<std::string_view> known(names.begin(), names.end());
+    if (names.empty() || header_.empty() || (options_.may_have_others && here != known)) return;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto found = columns.find(names[i]);
+      if (found == columns.end()) {
+        Throw<DataError>("\"{}\": there is no column \"{}\", which the model has as a feature{}", name_, names[i],
+                         NameHint(names[i], header_));
+      }
+      if (!here.contains(names[i])) {
+        Throw<DataError>("\"{}\": column \"{}\" is a feature of the model, but here it is {}", name_, names[i],
+                         roles_[found->second] == kLeftOut
+                             ? "left out"
+                             : "the label; \"label\" names another, label=none says that there is none");
+      }
+      places_[found->second] = static_cast<int64_t>(i);
+    }
+    for (const std::string_view name : here) {
+      if (known.contains(name)) continue;
+      Throw<DataError>("\"{}\": column \"{}\" is no feature of the model{}; \"leave_out\" names such columns", name_,
+                       name, NameHint(name, names));
+    }
+    if (features_ != std::ssize(names)) Throw<DataError>("\"{}\": a feature is there twice", name_);
+  }
+
   // By their names where these tell them apart in the text of a data set, too.
   std::string LeftOut() const {
     std::vector<std::string> names;
@@ -247,6 +284,8 @@ class Parser {
     }
     const size_t begin_labels = labels_.size();
     labels_.resize(begin_labels + label_columns_.size());
+    const size_t begin_values = values_.size();
+    values_.resize(begin_values + static_cast<size_t>(features_));
     for (int64_t column = 0; column < columns_; ++column) {
       const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
       const int64_t label = roles_[static_cast<size_t>(column)];
@@ -254,7 +293,8 @@ class Parser {
       const bool missing = IsMissing(text);
       if (missing && options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
       if (label < 0) {
-        values_.push_back(missing ? kMissing : ReadFeature(column, text));
+        const auto place = static_cast<size_t>(places_[static_cast<size_t>(column)]);
+        values_[begin_values + place] = missing ? kMissing : ReadFeature(column, text);
         continue;
       }
       float& value = labels_[begin_labels + static_cast<size_t>(label)];
@@ -310,8 +350,11 @@ class Parser {
     if (count > 0 && !options_.label_is_number) {
       table.classes = options_.classes.empty() ? SortClasses() : options_.classes;
     }
-    for (int64_t column = 0; column < columns_; ++column) {
-      if (roles_[static_cast<size_t>(column)] == kFeature) table.columns.push_back(ColumnName(column));
+    table.has_header = !header_.empty();
+    table.columns.resize(static_cast<size_t>(features_));
+    for (size_t column = 0; column < roles_.size(); ++column) {
+      if (roles_[column] != kFeature) continue;
+      table.columns[static_cast<size_t>(places_[column])] = ColumnName(static_cast<int64_t>(column));
     }
     for (const int64_t column : label_columns_) {
       table.label_names.push_back(header_.empty() ? "" : ColumnName(column));
@@ -326,8 +369,9 @@ class Parser {
   const std::string& name_;
   const CsvOptions& options_;
   std::vector<std::string> header_;
-  int64_t columns_ = 0, rows_ = 0, left_out_ = 0;
+  int64_t columns_ = 0, features_ = 0, rows_ = 0, left_out_ = 0;
   std::vector<int64_t> label_columns_, roles_;  // and of each column, which label it is, or kFeature, or kLeftOut
+  std::vector<int64_t> places_;                 // of each column that is a feature, in a row of the table
   std::map<std::string, int64_t, std::less<>> class_of_;
   std::vector<double> values_;
   std::vector<float> labels_;

@@ -59,6 +59,10 @@ struct CsvOptions {
   // Columns that are neither features nor labels, like `label`, with commas between them: they may hold any text.
   std::string leave_out = "none";
   bool may_lack_left_out = false;  // else a column to leave out that the file has not is an error
+  // The features' names: a file with a header has them all and no others, in any order, and its table has this one.
+  // Empty: they are what there is, as they stand.
+  std::vector<std::string> features = {};
+  bool may_have_others = false;  // else a file that calls its features otherwise is an error
   // Of the features, not of labels. Without numbers, they are those of the rows that `measured` gives for how many
   // there are, from 0 on and without those that are left out; not set: all.
   ColumnScaling scaling = {};
@@ -67,9 +71,10 @@ struct CsvOptions {
 };
 
 struct CsvTable {
-  HostTensor data;                       // float32 (rows, columns)
-  HostTensor labels;                     // float32 (rows), of several columns (rows, columns); of none: empty
-  std::vector<std::string> columns;      // of data; by number, where there is no header
+  HostTensor data;                   // float32 (rows, columns)
+  HostTensor labels;                 // float32 (rows), of several columns (rows, columns); of none: empty
+  std::vector<std::string> columns;  // of data; by number, where there is no header
+  bool has_header = false;
   std::vector<std::string> label_names;  // one for each column of labels; empty texts, where there is no header
   std::vector<std::string> classes;      // numbers in their order if all are whole ones, else in that of their bytes
   int64_t left_out = 0;                  // rows
