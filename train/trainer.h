@@ -247,6 +247,7 @@ class Trainer {
   // What an error of a step says, with the first value that was not finite.
   std::exception_ptr Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step);
   std::string FirstBadValue(const BatchPtr& batch, int64_t step);
+  void TakeMetadata(const DataIter& train);
   void Resume(const FitOptions& options, Loop* loop);
   // Is it the best value of the set ("validation") so far? Then it is kept.
   bool IsBest(const std::string& set, const std::string& metric, double value, bool larger);

@@ -70,6 +70,16 @@ Model Trainer::ToModel() const {
   return model;
 }
 
+// What is told of the data: unless somebody has said otherwise, the model says it from now on.
+void Trainer::TakeMetadata(const DataIter& train) {
+  for (const auto& [name, text] : train.Metadata()) {
+    const auto [own, is_new] = metadata_.emplace(name, text);
+    if (is_new || own->second == text) continue;
+    LogLine(LogLevel::kInfo,
+            fmt::format("the model's \"{}\" is not that of the data that it is trained on, and stays as it is", name));
+  }
+}
+
 Model Trainer::ToAveragedModel() const {
   Model model = ToModel();
   if (!updater_) return model;

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/log.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
+#include "train/data/samples/sample_iter.h"
 #include "train/initializer.h"
 #include "train/trainer.h"
 
@@ -26,6 +28,28 @@ ArrayIter Data(LastBatch last_batch = LastBatch::kShort, bool shuffle = true) {
   for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
   return ArrayIter(std::move(data), std::move(labels),
                    {.batch_size = 4, .shuffle = shuffle, .seed = 2, .last_batch = last_batch});
+}
+
+TEST(TrainerBatches, TheModelKnowsOfItsDataWhatTheIteratorDoes) {
+  const auto array = [](const char* name, const Shape& shape) {
+    return ArrayData{name, std::make_shared<const HostTensor>(DType::kFloat32, shape), ""};
+  };
+  const SampleSourcePtr samples = WithMetadata(SamplesOf({array("data", {4, 5})}, {array("softmax_label", {4})}),
+                                               {{"classes", "a"}, {"made", "b"}});
+  const auto fit = [&](const Model& model) {
+    Trainer trainer(model, {.devices = Devices()});
+    SampleIter data(samples, {.batch_size = 4});
+    trainer.Fit(data, {.epochs = 1});
+    EXPECT_EQ(trainer.ToCheckpoint().model.metadata, trainer.ToModel().metadata);
+    return trainer.ToModel().metadata;
+  };
+  using Texts = std::map<std::string, std::string>;
+  EXPECT_EQ(fit({.symbol = Net()}), (Texts{{"classes", "a"}, {"made", "b"}}));
+  std::string log;
+  SetLogCallback([&](LogLevel, const std::string& line) { log += line; });
+  EXPECT_EQ(fit({.symbol = Net(), .metadata = {{"classes", "own"}}}), (Texts{{"classes", "own"}, {"made", "b"}}));
+  SetLogCallback(nullptr);
+  EXPECT_EQ(log, "the model's \"classes\" is not that of the data that it is trained on, and stays as it is");
 }
 
 TEST(TrainerBatches, AnEpochOfSoManyGoesOnThroughTheData) {

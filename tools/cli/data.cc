@@ -256,6 +256,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   SetPreprocessing(has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing, &made.model);
   SampleSourcePtr trained = NotToTest(options, opened.samples);
   if (validates) trained = SplitSource(trained, options.validation_part).rest;
+  trained = WithMetadata(std::move(trained), {});  // the model has them: those of the test
   made.train = std::make_unique<PrefetchIter>(IterOf(std::move(trained), options, /*training=*/true, seed));
   made.test = IterOf(std::move(judged.samples), options, /*training=*/false, 0);
   return made;

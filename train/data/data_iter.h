@@ -52,6 +52,10 @@ class DataIter {
   virtual IterState SaveState() const = 0;
   // Throws CheckpointError for a state of another iterator, or one that does not fit the data.
   virtual void LoadState(const IterState& state) = 0;
+
+  // What a model that is trained on the data is to know of them (Model::metadata): a Trainer tells it, unless the model
+  // has an entry of that name.
+  virtual std::map<std::string, std::string> Metadata() const { return {}; }
 };
 
 }  // namespace bindery

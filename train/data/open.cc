@@ -346,6 +346,10 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
     std::vector<int64_t> numbers = NumbersOf(shard, opened.samples->samples());
     opened.samples = ChooseSamples(std::move(opened.samples), std::move(numbers));
   }
+  Model trained;
+  if (!opened.classes.empty()) SetClassNames(opened.classes, &trained);
+  SetPreprocessing(opened.preprocessing, &trained);
+  opened.samples = WithMetadata(std::move(opened.samples), std::move(trained.metadata));
   return opened;
 }
 

@@ -42,7 +42,7 @@ struct OpenOptions {
 };
 
 struct OpenedData {
-  SampleSourcePtr samples;                // "data" and "softmax_label"
+  SampleSourcePtr samples;                // "data" and "softmax_label"; with the classes and preprocessing as metadata
   std::vector<std::string> classes = {};  // their names, where they have any
   int64_t num_classes = 0;                // 0: labels are no classes, or there are none
   std::string preprocessing = {};         // without what is random; for the model that is trained on them

@@ -42,6 +42,7 @@ class PrefetchIter : public DataIter {
 
   IterState SaveState() const override { return handed_out_.state; }
   void LoadState(const IterState& state) override;
+  std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }
 
  private:
   // The source right after it returned `batch`.

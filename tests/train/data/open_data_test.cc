@@ -9,6 +9,7 @@
 #include "tests/message_of.h"
 #include "train/data/data_description.h"
 #include "train/data/open.h"
+#include "train/data/prefetch_iter.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/settings.h"
@@ -259,6 +260,18 @@ TEST(OpenData, NamesOfFeaturesGoWithTheModel) {
   EXPECT_EQ(data(OpenData(csv("1,2,3,x\n"), known)), HostTensor::From({1, 3}, {1, 2, 3}));
   EXPECT_EQ(OpenData(csv("a,a,k\n1,2,x\n")).preprocessing, "") << "names that tell nothing apart";
   EXPECT_EQ(OpenData(csv("1,2,x\n")).preprocessing, "");
+}
+
+// What an iterator over them tells a Trainer.
+TEST(OpenData, SamplesKnowWhatTheModelIsToKnow) {
+  const std::string table = "csv:" + Write("known.csv", "1,b\n3,a\n5,b\n");
+  const OpenedData opened = OpenData(table + "?scale=range&shard=0/2", {.training = true});
+  const std::map<std::string, std::string> expected = {{kClassesKey, "a\nb\n"},
+                                                       {kPreprocessingKey, "max=5&min=1&scale=range"}};
+  const SampleSourcePtr rest = SplitSource(opened.samples, 0.5).rest;
+  EXPECT_EQ(PrefetchIter(std::make_unique<SampleIter>(rest, SampleIterOptions())).Metadata(), expected);
+  EXPECT_TRUE(WithMetadata(rest, {})->Metadata().empty());
+  EXPECT_EQ(WithMetadata(rest, {})->Fingerprint(), rest->Fingerprint());
 }
 
 TEST(OpenData, ShardsAreDisjointAndNumberClassesAlike) {

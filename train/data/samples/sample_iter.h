@@ -53,6 +53,7 @@ class SampleIter : public DataIter {
 
   IterState SaveState() const override;
   void LoadState(const IterState& state) override;
+  std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }
 
  private:
   std::vector<DataDesc> Describe(const std::vector<SampleArray>& arrays) const;

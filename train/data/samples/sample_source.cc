@@ -56,10 +56,38 @@ class ArraySamples : public SampleSource {
   uint64_t fingerprint_ = 0;
 };
 
-class ChosenSamples : public SampleSource {
+// All of another source.
+class SamplesBehind : public SampleSource {
+ public:
+  explicit SamplesBehind(SampleSourcePtr from) : from_(std::move(from)) {}
+
+  int64_t samples() const override { return from_->samples(); }
+  const std::vector<SampleArray>& data() const override { return from_->data(); }
+  const std::vector<SampleArray>& labels() const override { return from_->labels(); }
+  void Make(int64_t number, int64_t sweep, std::span<void* const> to) const override { from_->Make(number, sweep, to); }
+  uint64_t Fingerprint() const override { return from_->Fingerprint(); }
+  std::string Name(int64_t number) const override { return from_->Name(number); }
+  std::map<std::string, std::string> Metadata() const override { return from_->Metadata(); }
+
+ protected:
+  const SampleSourcePtr from_;
+};
+
+class DescribedSamples : public SamplesBehind {
+ public:
+  DescribedSamples(SampleSourcePtr from, std::map<std::string, std::string> metadata)
+      : SamplesBehind(std::move(from)), metadata_(std::move(metadata)) {}
+
+  std::map<std::string, std::string> Metadata() const override { return metadata_; }
+
+ private:
+  const std::map<std::string, std::string> metadata_;
+};
+
+class ChosenSamples : public SamplesBehind {
  public:
   ChosenSamples(SampleSourcePtr from, std::vector<int64_t> numbers)
-      : from_(std::move(from)), numbers_(std::move(numbers)) {
+      : SamplesBehind(std::move(from)), numbers_(std::move(numbers)) {
     for (const int64_t number : numbers_) {
       if (number < 0 || number >= from_->samples()) {
         Throw<DataError>("sample {} was chosen, but there are {}", number, from_->samples());
@@ -68,8 +96,6 @@ class ChosenSamples : public SampleSource {
   }
 
   int64_t samples() const override { return static_cast<int64_t>(numbers_.size()); }
-  const std::vector<SampleArray>& data() const override { return from_->data(); }
-  const std::vector<SampleArray>& labels() const override { return from_->labels(); }
   void Make(int64_t number, int64_t sweep, std::span<void* const> to) const override {
     from_->Make(numbers_[static_cast<size_t>(number)], sweep, to);
   }
@@ -79,7 +105,6 @@ class ChosenSamples : public SampleSource {
   std::string Name(int64_t number) const override { return from_->Name(numbers_[static_cast<size_t>(number)]); }
 
  private:
-  const SampleSourcePtr from_;
   const std::vector<int64_t> numbers_;
 };
 
@@ -91,6 +116,10 @@ SampleSourcePtr SamplesOf(std::vector<ArrayData> data, std::vector<ArrayData> la
 
 SampleSourcePtr ChooseSamples(SampleSourcePtr from, std::vector<int64_t> numbers) {
   return std::make_shared<ChosenSamples>(std::move(from), std::move(numbers));
+}
+
+SampleSourcePtr WithMetadata(SampleSourcePtr from, std::map<std::string, std::string> metadata) {
+  return std::make_shared<DescribedSamples>(std::move(from), std::move(metadata));
 }
 
 SplitSamples SplitSource(const SampleSourcePtr& from, double part) {

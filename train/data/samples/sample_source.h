@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,6 +42,8 @@ class SampleSource {
 
   // What its record is called, in messages and lists; empty: nothing.
   virtual std::string Name(int64_t /*number*/) const { return {}; }
+  // DataIter::Metadata.
+  virtual std::map<std::string, std::string> Metadata() const { return {}; }
 };
 using SampleSourcePtr = std::shared_ptr<const SampleSource>;
 
@@ -49,6 +52,9 @@ SampleSourcePtr SamplesOf(std::vector<ArrayData> data, std::vector<ArrayData> la
 
 // Some samples of another source, in this order. Throws DataError for a number that it has not.
 SampleSourcePtr ChooseSamples(SampleSourcePtr from, std::vector<int64_t> numbers);
+
+// The same samples, with these metadata.
+SampleSourcePtr WithMetadata(SampleSourcePtr from, std::map<std::string, std::string> metadata);
 
 // Two sources of one: `part` of the samples, from 0 to 1, drawn without regard to their order but always the same, and
 // the rest. Both keep the order.
