@@ -99,7 +99,7 @@ Term Diagonal(Term term) {
       const Symbol places = others.empty() ? term.symbol : Sum(term.symbol, {.axes = others});
       // Joined, which stretches nothing: extents that differ do not fit.
       const Symbol twice = Concat({EyeLike(places), Transpose(EyeLike(places))}, {.axis = 0});
-      const Symbol ones = Split(twice, {.num_outputs = 2})[0];
+      const Symbol halves = Split(twice, {.num_outputs = 2}), ones = And(halves[0], halves[1]);
       const Symbol equal = others.empty() ? ones : ExpandDims(ones, {.axes = others});
       term.symbol = Sum(Where(equal, term.symbol, 0.0), {.axes = {static_cast<int64_t>(k)}});
       term.labels.erase(term.labels.begin() + static_cast<std::ptrdiff_t>(k));

@@ -131,7 +131,8 @@ TEST(Einsum, ADiagonalHasAGradient) {
 
 TEST(Einsum, OfADiagonalNoAxisIsStretched) {
   for (const Shape& shape : {Shape{1, 3}, {3, 1}, {2, 3}}) {
-    EXPECT_THROW(RunGraph(Einsum("aa->a", {Variable("x")}), {{"x", Uniform(shape)}}, {}), ShapeError) << shape;
+    EXPECT_THROW(RunGraph(Einsum("aa->a", {Variable("x")}), {{"x", Uniform(shape)}}, {}), ShapeError)
+        << ToString(shape);
   }
 }
 
