@@ -88,10 +88,11 @@ TEST(Attention, WindowsAreMasks) {
 
 // Of a query whose keys are all masked by a great number, each has its share of the gradient.
 TEST(Attention, AllKeysMayBeMasked) {
-  const Symbol q = Variable("q"), k = Variable("k"), v = Variable("v"), mask = Variable("mask");
+  constexpr int64_t kKeys = 70;
+  const Symbol q = Variable("q", {.shape = Shape{1, 1, 3, 4}}), k = Variable("k", {.shape = Shape{1, 1, kKeys, 4}});
+  const Symbol v = Variable("v", {.shape = Shape{1, 1, kKeys, 2}}), mask = Variable("mask");
   const std::vector<std::string> wrt = {"v"};
   const Symbol grad = Gradient(MakeLoss(Sum(Attention(q, k, v, mask, {}, "y"))), wrt).gradients[0];
-  constexpr int64_t kKeys = 70;
   for (const double number : {-1e9, -3.4e38}) {
     HostTensorMap inputs = {{"q", Uniform({1, 1, 3, 4})},
                             {"k", Uniform({1, 1, kKeys, 4})},

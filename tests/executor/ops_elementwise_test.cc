@@ -153,7 +153,7 @@ TEST(ElementTypes, FunctionsOfFloatsTakeNoIntegers) {
 
 // As in PyTorch.
 TEST(Gradients, AtBends) {
-  const Symbol x = Variable("x"), quarter = Constant(HostTensor::Full(DType::kFloat32, {1}, 0.25));
+  const Symbol x = Variable("x", {.shape = Shape{9}}), quarter = Constant(HostTensor::Full(DType::kFloat32, {1}, 0.25));
   struct Bend {
     Symbol y;
     double at, slope;

@@ -24,7 +24,8 @@ TEST(CrossEntropy, OfManyLabelsIn16Bits) {
   for (int64_t i = 0; i < kLabels; ++i) data.Set(2 * i + 1, 8);
   const Symbol loss = SoftmaxCrossEntropy(Variable("x"), Variable("label"), {}, LossReduction::kMean, {}, "loss");
   const std::vector<std::string> wrt = {"x"};
-  const Symbol all = Group({loss, Gradient(MakeLoss(loss), wrt).gradients[0]});
+  const GivenTypes given{.shapes = {{"x", data.shape()}}, .dtypes = {{"x", DType::kFloat16}}};
+  const Symbol all = Group({loss, Gradient(MakeLoss(loss), wrt, given).gradients[0]});
   for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
     const std::vector<HostTensor> r = RunGraph(all, {{"x", data}, {"label", label}}, {.policy = policy}).outputs;
     EXPECT_EQ(r[0].dtype(), DType::kFloat32);

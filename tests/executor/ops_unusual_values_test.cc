@@ -211,7 +211,8 @@ TEST(UnusualValues, Order) {
       }
     }
     for (const bool exclusive : {false, true}) {
-      ExpectSameBackward(CumProd(x, {.axis = axis, .exclusive = exclusive}, "y"), {{"x", Usual(shape)}});
+      ExpectSameBackward(CumProd(x, {.axis = axis, .exclusive = exclusive}, "y"), {{"x", Usual(shape)}}, {"x"}, {},
+                         {NAN});
     }
   }
 }
