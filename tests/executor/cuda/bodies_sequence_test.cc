@@ -58,7 +58,10 @@ void ExpectAttention(AttentionAttrs attrs, DType dtype) {
   for (int64_t k = 0; k < kKeys; ++k) mask.Set(k, -INFINITY);  // the first head sees nothing
   // And the second all alike, behind a number in which their scores would be lost.
   for (int64_t k = kKeys; k < 2 * kKeys; ++k) mask.Set(k, -1e9);
-  for (int64_t i = 0; i < kQueries * kDepth && attrs.masked; ++i) query.Set(kQueries * kDepth + i, 0);
+  for (int64_t sample = 0; sample < kSamples && attrs.masked; ++sample) {
+    const int64_t first = (sample * kHeads + 1) * kQueries * kDepth;
+    for (int64_t i = 0; i < kQueries * kDepth; ++i) query.Set(first + i, 0);
+  }
   std::vector<HostTensor> inputs = {query, key, value};
   AttentionShape shape = ShapeOf(attrs, query.shape(), key.shape(), value.shape());
   if (attrs.masked) {
