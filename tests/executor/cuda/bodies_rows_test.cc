@@ -60,7 +60,8 @@ TEST(CudaSoftmaxBodiesTest, CrossEntropy) {
     for (const bool log_input : {false, true}) {
       const HostTensor data = Uniform(kShape, -4, log_input ? 0 : 4).Cast(dtype);
       const HostTensor label = Values(kRowsShape, {0, kAxis - 1, 5, 77, 5, 64}).Cast(DType::kInt32);
-      const HostTensor weights = Uniform({kAxis}, 0.5, 2).Cast(dtype), dy = Uniform(kRowsShape).Cast(dtype);
+      const HostTensor weights = Uniform({kAxis}, 0.5, 2).Cast(dtype);
+      const HostTensor dy = Uniform(kRowsShape).Cast(ComputedWith(dtype));
       for (const double smoothing : {0.0, 0.1}) {
         const CrossEntropyAttrs attrs{.axis = 1,
                                       .use_ignore = true,
