@@ -12,7 +12,6 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
-#include "train/optimizers/optimizer.h"
 
 namespace bindery::cli {
 namespace {
@@ -51,7 +50,7 @@ std::vector<Choice> Optimizers() {
       {"adagrad", "h = h + G^2, w = w - lr / (1 + (t - 1) lr_decay) G / (sqrt(h) + epsilon)"},
       {"adadelta",
        "v = rho v + (1 - rho) G^2, d = sqrt(u + epsilon) / sqrt(v + epsilon) G, u = rho u + (1 - rho) d^2, w = w - lr "
-       "d; published with lr = 1"},
+       "d"},
       {"ftrl",
        "follows the regularised leader (McMahan and others): weights whose gradients stay within lambda1 are 0; wd is "
        "its lambda2"},
@@ -65,7 +64,7 @@ std::vector<Choice> Optimizers() {
   };
   std::vector<Choice> choices;
   for (const UpdateRule& rule : UpdateRules()) {
-    std::string call = fmt::format("{}(lr={}", rule.name, MakeOptimizer(rule.name)->options().learning_rate);
+    std::string call = fmt::format("{}(lr={}", rule.name, rule.rate);
     for (const UpdateSetting& setting : rule.settings) call += fmt::format(", {}={}", setting.name, setting.value);
     const auto formula = kFormulas.find(rule.name);
     choices.push_back({call + ")", formula == kFormulas.end() ? "" : formula->second});

@@ -28,8 +28,8 @@ std::string Wrapped(const std::string& text, const std::string& indent) {
   std::istringstream words(text);
   std::string lines, line;
   for (std::string word, next; words >> word; word.clear()) {
-    // A line that begins with a minus would be an item of a list.
-    while ((words >> std::ws).peek() == '-' && words >> next) word += " " + next;
+    // A line that begins with a sign would be an item of a list.
+    while (words >> std::ws && (words.peek() == '-' || words.peek() == '+') && words >> next) word += " " + next;
     if (!line.empty() && line.size() + 1 + word.size() > kColumns) {
       lines += line + "\n";
       line = indent + word;
