@@ -1,6 +1,7 @@
-// The library never prints: it hands lines to a callback. Default: discard. Thread safe: one line at a time, and after
-// SetLogCallback has returned, the callback before it is not running. A callback must not log itself. What
-// it throws is lost.
+// The library prints nothing but by this: it hands lines to a callback. The default one writes warnings and errors to
+// standard error, "bindery: warning: ...", and leaves out what cannot be written at once; nullptr discards all. Thread
+// safe: one line at a time, and after SetLogCallback has returned, the callback before it is not running. A callback
+// must not log itself. What it throws is lost.
 #pragma once
 
 #include <functional>
