@@ -135,7 +135,7 @@ void TrainArguments::CheckOutputs() const {
   }
   for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
     if (path->empty()) continue;
-    ParseOption(option, [&] { CheckModelName(*path); });
+    ParseOption(option, [&name = *path] { CheckModelName(name); });
     CheckOutputFile(option, *path);
   }
   if (!log.empty()) CheckOutputFile("--log", log);
