@@ -61,7 +61,7 @@ TEST(Trigger, BestValuesAreChainers) {
   EXPECT_EQ(Due(AtMaximum("loss")), (Iterations{4}));
   EXPECT_EQ(Due(EarlyStopping({.value = "loss", .patience = 2, .check = EveryIterations(2)})),
             (Iterations{16, 17, 18, 19, 20}));  // Chainer's at 16, 18, 20: due at checks only
-  EXPECT_EQ(Due(AtMinimum("another")), Iterations());
+  EXPECT_EQ(Due(AtMinimum("another", EveryIterations(9))), Iterations());
 }
 
 // Three times a tenth is less than 3 / 10 in doubles, but no interval is left out.

@@ -1,11 +1,12 @@
 #include "train/loop/trigger.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/names.h"
 
 namespace bindery {
 namespace {
@@ -37,7 +38,9 @@ void ForgetOthers(const std::string& name, const Trigger::Memory& memory) {
 [[noreturn]] void RefuseUnknown(const std::string& name, const Observation& observation) {
   std::vector<std::string> names;
   for (const auto& [reported, value] : observation.values()) names.push_back(reported);
-  Throw("a trigger waits for \"{}\", which nothing has reported by the end of an epoch{}", name, NameHint(name, names));
+  // All of them: Keras's "val/accuracy" is nearer to "train/accuracy" than to "validation/accuracy".
+  Throw("a trigger waits for \"{}\", which nothing has reported by the end of an epoch; known: {}", name,
+        fmt::join(names, ", "));
 }
 
 // Adds what is reported to a mean in the memory, and takes it when the check is due: no value until then.

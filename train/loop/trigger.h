@@ -74,8 +74,8 @@ Trigger Once(Trigger trigger);         // the first time that it is due, and nev
 Trigger Either(Trigger a, Trigger b);  // both are asked
 
 // The mean of a value since the last check is the best so far. Not a number is never the best; a check without a value
-// is none, but Error is thrown, with the nearest name that is known, where one at the end of an epoch finds that the
-// value was never reported at all.
+// is none, but where one at the end of an epoch finds that the value was never reported at all, Error is thrown, with
+// the names that are.
 Trigger AtMaximum(const std::string& value, Trigger check = EveryEpochs());
 Trigger AtMinimum(const std::string& value, Trigger check = EveryEpochs());
 
