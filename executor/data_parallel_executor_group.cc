@@ -202,8 +202,7 @@ GroupMetric& DataParallelExecutorGroup::MetricOf(const Metric& metric, const Lab
   CompileOptions options;
   options.threads = spec_.threads;
   options.switches = spec_.options.switches;
-  auto made = std::make_unique<GroupMetric>(engine(), metric, participants, spec_.options.labels, lists,
-                                            current_->ranges, options);
+  auto made = std::make_unique<GroupMetric>(engine(), metric, participants, spec_, lists, current_->ranges, options);
   if (known.size() == kMetrics) known.erase(known.begin());
   known.push_back(std::move(made));
   return *known.back();

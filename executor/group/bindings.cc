@@ -133,14 +133,19 @@ void Compiler::CheckMergeable(const Plan& plan, const Types& all) const {
           node != nullptr && node->op().is_view &&
           node->op().is_view(
               {.attrs = node->attrs(), .input = type_of(node->inputs()[0]), .output = types[graph.index.at(node)][0]});
+      std::string reason;
+      if (reshapes) {
+        reason = fmt::format(
+            ", for {} gives no axis whole samples (let an axis hold the batch alone, or with axes next to it); if that "
+            "is meant",
+            Describe(*node));
+      } else if (node != nullptr) {
+        reason = fmt::format(", which {} does not hand on; if that is meant", Describe(*node));
+      }
       Throw<ModelError>(
-          "head \"{}\" of shape {} has no batch axis{}: annotate it with how it is merged over devices, merge = sum, "
-          "mean or first",
-          plan.outputs[i].name, share.shape,
-          reshapes ? fmt::format(", for {} gives no axis whole samples (let an axis hold the batch alone, or with axes "
-                                 "next to it); if that is meant",
-                                 Describe(*node))
-                   : "");
+          "head \"{}\" of shape {} has no batch axis{}: annotate it with how it is merged over devices, sum, mean or "
+          "first: .WithAnnotation(\"merge\", \"sum\")",
+          plan.outputs[i].name, share.shape, reason);
     }
     const Node& head = *spec_.symbol.entries()[i].node;
     if (spec_.options.for_training && spec_.merge_rules[i] != "sum" && IsLoss(head) && !head.op().blocks_gradient) {

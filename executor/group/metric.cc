@@ -5,6 +5,7 @@
 
 #include "engine/backend.h"
 #include "engine/memory/storage.h"
+#include "executor/group/options.h"
 #include "symbol/model.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -59,10 +60,11 @@ struct Measurement::Place {
 };
 
 GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
-                         const std::vector<GroupStep::Participant>& participants, const std::vector<DataDesc>& labels,
+                         const std::vector<GroupStep::Participant>& participants, const GroupSpec& spec,
                          const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options)
     : engine_(std::move(engine)), metric_(metric.id()), partial_size_(static_cast<size_t>(metric.partial_size())),
       labels_of_batch_(!lists), measure_done_(engine_->NewVar()) {
+  const std::vector<DataDesc>& labels = spec.options.labels;
   CompileOptions last;  // of the share before
   std::string last_graph;
   for (size_t k = 0; k < participants.size(); ++k) {
@@ -79,8 +81,11 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
     };
     for (const PlanOutput& output : p.bound->plan().outputs) {
       const ValueType& type = p.bound->plan().values[output.value].type;
+      const bool is_part = type.batch_axis < 0 && spec.merge_rules[arrays.outputs.size()] == "sum";
       add("output", &arrays.outputs, output.name, p.executor->Value(*p.bound, output.value),
           type.batch_axis < 0 ? 0 : type.SampleView()[0]);
+      // Devices that compute for themselves have wholes each.
+      if (is_part) arrays.outputs.back().part_of = spec.options.independent ? range.size() : ranges.back().end;
     }
     std::vector<Tensor>& mine = labels_.emplace_back();
     for (size_t i = 0; i < labels.size(); ++i) {

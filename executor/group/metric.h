@@ -13,6 +13,8 @@
 
 namespace bindery {
 
+struct GroupSpec;
+
 // What one measuring of one step gives: a partial per device with samples. To be used again when these are there.
 struct Measurement {
   struct Place;  // where devices leave their numbers for the host: its own until it is used again
@@ -24,12 +26,12 @@ using LabelLists = std::vector<std::vector<HostTensor>>;  // per device with sam
 
 class GroupMetric {
  public:
-  // Of `labels`, the descriptions, the values are those that the last batch brought to the devices; or, where lists are
-  // given, those that Measure is given, of the same types. `ranges`: per device of the group. Of `options` counts
-  // what is not of the graph's own. Throws what the metric does for outputs and labels that do not fit.
+  // The values of labels are those that the last batch brought to the devices; or, where lists are given, those that
+  // Measure is given, of the same types. `ranges`: per device of the group. Of `options` counts what is not of the
+  // graph's own. Throws what the metric does for outputs and labels that do not fit.
   GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
-              const std::vector<GroupStep::Participant>& participants, const std::vector<DataDesc>& labels,
-              const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options);
+              const std::vector<GroupStep::Participant>& participants, const GroupSpec& spec, const LabelLists* lists,
+              const std::vector<SampleRange>& ranges, const CompileOptions& options);
 
   bool IsFor(const Metric& metric, const LabelLists* lists) const;
   // Beside these labels, now: a partial per device with samples, until it is called again.

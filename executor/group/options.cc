@@ -9,6 +9,7 @@
 #include "engine/backend.h"
 #include "engine/team.h"
 #include "symbol/graph.h"
+#include "symbol/ops/heads.h"
 
 namespace bindery {
 
@@ -55,9 +56,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
   ReadParamDTypes(options.param_dtypes, &signature);
   CheckMirror(options.mirror);
   for (const Entry& head : symbol.entries()) {
-    const auto& annotations = head.node->annotations();
-    const auto rule = annotations.find("merge");
-    merge_rules.push_back(rule == annotations.end() ? "" : rule->second);
+    merge_rules.push_back(MergeRuleOf(head));
     if (const std::string& r = merge_rules.back(); !r.empty() && r != "sum" && r != "mean" && r != "first") {
       Throw<ModelError>("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
     }

@@ -2,11 +2,16 @@
 // BlockGrad.
 #include "symbol/ops/loss.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "symbol/graph.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/heads.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
@@ -95,11 +100,58 @@ void CheckMakeLoss(const AnyAttrs& any) {
   rule::CheckFinite("valid_thresh", any.get<MakeLossAttrs>().valid_thresh);
 }
 
+// What a value is a sum of, each time a number of at most `most`: of entries that `ends` accepts, or that say no more.
+template <class Ends>
+std::vector<Entry> TermsOf(const Entry& value, double most, const Ends& ends) {
+  std::vector<Entry> terms, rest = {value};
+  std::set<const Node*> seen;
+  while (!rest.empty()) {
+    const Entry entry = rest.back();
+    rest.pop_back();
+    const Node& node = *entry.node;
+    if (!seen.insert(&node).second) continue;
+    const std::vector<Entry>& inputs = node.inputs();
+    if (node.is_variable() || ends(entry)) {
+      terms.push_back(entry);
+    } else if (inputs.size() == 1 && node.op().is_view) {
+      rest.push_back(inputs[0]);
+    } else if (&node.op() == &Add.op() || &node.op() == &Sub.op()) {
+      rest.insert(rest.end(), inputs.begin(), inputs.end());
+    } else if (&node.op() == &Mul.op() || &node.op() == &Div.op()) {
+      const std::optional<double> first = ScalarValue(*inputs[0].node), second = ScalarValue(*inputs[1].node);
+      const bool divides = &node.op() == &Div.op(), scaled = second || (first && !divides);
+      const double factor = divides ? 1 / second.value_or(1) : second.value_or(first.value_or(1));
+      if (scaled && std::abs(factor) <= most) {
+        rest.push_back(inputs[second ? 0 : 1]);
+      } else {
+        terms.push_back(entry);
+      }
+    } else {
+      terms.push_back(entry);
+    }
+  }
+  return terms;
+}
+
 bool CountsValid(const AnyAttrs& attrs) {
   return attrs.get<MakeLossGradAttrs>().normalization == Normalization::kValid;
 }
 
 }  // namespace
+
+std::string MergeRuleOf(const Entry& head) {
+  const auto rule_of = [](const Entry& entry) {
+    const auto rule = entry.node->annotations().find("merge");
+    return rule == entry.node->annotations().end() ? std::string() : rule->second;
+  };
+  std::optional<std::string> rule;
+  const auto is_annotated = [&](const Entry& entry) { return !rule_of(entry).empty(); };
+  for (const Entry& term : TermsOf(head, std::numeric_limits<double>::infinity(), is_annotated)) {
+    if (rule && *rule != rule_of(term)) return {};
+    rule = rule_of(term);
+  }
+  return *rule;
+}
 
 Symbol CountOverDevices(const Symbol& truth) {
   return SumOverDevices(Reshape(Sum(Cast(truth, {.dtype = DType::kFloat32})), {.shape = {1}}));

@@ -232,7 +232,7 @@ TEST(Group, UnbatchedInputsGoToEveryDeviceAndUnbatchedHeadsSayHowTheyMerge) {  /
         {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 4}}}, .for_training = false});
     FAIL() << "a head that does not say how it merges was bound";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("merge = sum, mean or first"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("sum, mean or first: .WithAnnotation"), std::string::npos) << e.what();
   }
 }
 

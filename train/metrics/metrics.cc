@@ -139,9 +139,10 @@ MetricGraph Loss::AsGraph(const MetricArrays& share) const {
   MetricGraph graph;
   for (const MetricArray& output : share.outputs) {
     if (!output_.empty() && &output != &FindByName(name(), "output", share.outputs, output_)) continue;
-    const double times = output.outer > 0 ? 1 : static_cast<double>(share.samples);
+    const double counts = output.outer > 0 ? 1 : static_cast<double>(share.samples);
+    const double times = output.part_of > 0 ? static_cast<double>(output.part_of) : counts;
     const Symbol sum = SumExactly(times == 1 ? output.symbol : Double(output.symbol) * times);
-    const Symbol one = Join({sum, Doubles({static_cast<double>(output.shape.Elements()) * times})});
+    const Symbol one = Join({sum, Doubles({static_cast<double>(output.shape.Elements()) * counts})});
     graph.partial = graph.partial.empty() ? one : graph.partial + one;
   }
   return graph;

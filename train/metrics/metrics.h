@@ -126,7 +126,7 @@ class RegressionMetric final : public MeanMetric {
 };
 
 // The mean of all elements of an output (empty name: of all outputs). An output without a row for each sample, such as
-// a scalar, counts as often as there are samples.
+// a scalar, counts as often as there are samples, and as the sum of the devices' parts if it is merged by "sum".
 class Loss final : public MeanMetric {
  public:
   explicit Loss(std::string output = {});

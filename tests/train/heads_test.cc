@@ -1,0 +1,73 @@
+// Losses of one's own, and what follows from a network's heads: how they are merged and divided, measured and predicted.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "tests/test_device.h"
+#include "train/data/array_iter.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kSamples = 12;
+
+std::shared_ptr<HostTensor> Values(const Shape& shape) {
+  auto values = std::make_shared<HostTensor>(DType::kFloat32, shape);
+  for (int64_t i = 0; i < values->elements(); ++i) values->Set(i, 0.1 * static_cast<double>(i * 7 % 19) - 0.5);
+  return values;
+}
+
+std::shared_ptr<HostTensor> Classes(int64_t count) {
+  auto classes = std::make_shared<HostTensor>(DType::kFloat32, Shape{kSamples});
+  for (int64_t i = 0; i < kSamples; ++i) classes->Set(i, static_cast<double>(i * 5 % count));
+  return classes;
+}
+
+std::vector<Device> Devices(int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(TestDevice(i));
+  return devices;
+}
+
+Symbol Scores() { return FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"); }
+ArrayIter Batches() { return {{{"data", Values({kSamples, 4})}}, {{"label", Classes(3)}}, {.batch_size = 5}}; }
+
+// A loss that is a mean over the devices' samples hands on that its parts are to be added, and its value is theirs.
+TEST(Heads, AMeanLossHasOneValueOnAnyDevices) {
+  const Symbol mean = SoftmaxCrossEntropy(Scores(), Variable("label"), {}, LossReduction::kMean);
+  for (const Symbol& loss : {MakeLoss(mean, {}, "loss"), MakeLoss(0.5 * mean + mean / 2.0, {}, "loss")}) {
+    NamedValues trained, scored;
+    HostTensor weight;
+    for (const int count : {1, 2, 3}) {
+      ArrayIter data = Batches();
+      Trainer trainer(loss, {.devices = Devices(count), .optimizer = "sgd(lr=0.3)", .metrics = "loss"});
+      const NamedValues of_training = trainer.Fit(data, {.epochs = 2}).train, of_score = trainer.Score(data);
+      const HostTensor now = trainer.ToModel().params.at("fc_weight");
+      ASSERT_EQ(of_score.size(), 1u);
+      EXPECT_EQ(of_score[0].first, "loss");
+      if (count == 1) {
+        trained = of_training;
+        scored = of_score;
+        weight = now;
+      }
+      EXPECT_NEAR(of_training[0].second, trained[0].second, 1e-6) << count;
+      EXPECT_NEAR(of_score[0].second, scored[0].second, 1e-6) << count;
+      EXPECT_LT(MaxAbsDiff(now, weight), 1e-6) << count;
+    }
+  }
+}
+
+TEST(Heads, WhatLosesTheSamplesIsNamed) {
+  ArrayIter data = Batches();
+  const Symbol each = SoftmaxCrossEntropy(Scores(), Variable("label"));
+  Trainer trainer(MakeLoss(Square(Sum(each, {}, "total")), {}, "loss"), {.devices = Devices(2), .metrics = "loss"});
+  const std::string message = MessageOf([&] { trainer.Fit(data, {}); });
+  EXPECT_NE(message.find("which Sum \"total\" does not hand on"), std::string::npos) << message;
+  EXPECT_NE(message.find(".WithAnnotation(\"merge\", \"sum\")"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace bindery
