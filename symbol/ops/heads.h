@@ -12,4 +12,8 @@ namespace bindery {
 // hands on is (MakeLoss, BlockGrad, casts), times a number, or added up. Empty: nobody says.
 std::string MergeRuleOf(const Entry& head);
 
+// Where a head, handed on like that, is a mean over the samples (Mean) of which the update makes a mean once more: that
+// node. Null: it is not, or times a number above 1, which may be meant to make up for it.
+const Node* MeanOverSamples(const Graph& graph, const NodeTypes& types, const Entry& head);
+
 }  // namespace bindery

@@ -153,6 +153,20 @@ std::string MergeRuleOf(const Entry& head) {
   return *rule;
 }
 
+const Node* MeanOverSamples(const Graph& graph, const NodeTypes& types, const Entry& head) {
+  const auto is_batched = [&](const Entry& entry) {
+    return types[graph.IndexOf(entry.node)][entry.output].batch_axis >= 0;
+  };
+  const auto ends = [&](const Entry& entry) {
+    return is_batched(entry) || std::ranges::any_of(entry.node->inputs(), is_batched);
+  };
+  for (const Entry& term : TermsOf(head, 1, ends)) {
+    const bool loses = !term.node->is_variable() && !is_batched(term) && ends(term);
+    if (loses && &term.node->op() == &MeanOp()) return term.node.get();
+  }
+  return nullptr;
+}
+
 Symbol CountOverDevices(const Symbol& truth) {
   return SumOverDevices(Reshape(Sum(Cast(truth, {.dtype = DType::kFloat32})), {.shape = {1}}));
 }

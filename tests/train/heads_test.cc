@@ -60,6 +60,32 @@ TEST(Heads, AMeanLossHasOneValueOnAnyDevices) {
   }
 }
 
+TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
+  const Symbol weight = Variable("fc_weight");
+  const Symbol scores = FullyConnected(Variable("data"), weight, Variable("fc_bias"), {.num_hidden = 3}, "fc");
+  const Symbol each = SoftmaxCrossEntropy(scores, Variable("label"));
+  const auto fit = [](const Symbol& loss, const std::string& optimizer) {
+    return MessageOf([&] {
+      ArrayIter data = Batches();
+      Trainer(loss, {.devices = Devices(1), .optimizer = optimizer, .metrics = "loss"}).Fit(data, {});
+    });
+  };
+  for (const Symbol& loss :
+       {MakeLoss(Mean(each, {}, "mean"), {}, "loss"), MakeLoss(0.5 * Mean(each, {}, "mean") + Sum(each), {}, "loss")}) {
+    const std::string message = fit(loss, "sgd");
+    EXPECT_NE(message.find("loss \"loss\" has no axis of samples: Mean \"mean\" is their mean"), std::string::npos)
+        << message;
+    EXPECT_EQ(fit(loss, "sgd(rescale=1)"), "nothing was thrown");
+  }
+  for (const Symbol& loss :
+       {MakeLoss(Sum(each)), MakeLoss(Mean(each) * 5.0), MakeLoss(Sum(each) + Sum(Mean(Square(scores), {.axes = {1}}))),
+        MakeLoss(Sum(each) + Mean(Sum(Square(scores), {.axes = {0}}))),
+        Group(
+            {MakeLoss(each), MakeLoss(0.1 * Mean(Square(weight)), {}, "penalty").WithAnnotation("merge", "first")})}) {
+    EXPECT_EQ(fit(loss, "sgd"), "nothing was thrown") << loss.DebugString();
+  }
+}
+
 TEST(Heads, WhatLosesTheSamplesIsNamed) {
   ArrayIter data = Batches();
   const Symbol each = SoftmaxCrossEntropy(Scores(), Variable("label"));

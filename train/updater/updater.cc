@@ -13,26 +13,11 @@
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
 #include "symbol/ops/loss.h"
+#include "train/updater/divisor.h"
 #include "train/updater/micro_batches.h"
 #include "train/updater/rows.h"
 
 namespace bindery {
-namespace {
-
-// Is this so of the heads that something is trained by? No value if they disagree.
-std::optional<bool> OfHeads(const Symbol& symbol, bool (*is)(const NodePtr& head)) {
-  std::optional<bool> all;
-  for (const Entry& head : symbol.entries()) {
-    if (head.node->is_variable() || head.node->op().blocks_gradient) continue;
-    const bool one = is(head.node);
-    if (all.value_or(one) != one) return std::nullopt;
-    all = one;
-  }
-  return all.value_or(false);
-}
-
-}  // namespace
-
 // An element as it is stored: a parameter's format may have another order than its axes.
 void ThrowNotFinite(const std::string& parameter, int64_t element, double value) {
   Throw<NumericError>("the gradient of \"{}\" is not finite: element {}, as it is stored, is {}", parameter, element,
@@ -92,13 +77,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
-  const std::optional<bool> means = OfHeads(group_->symbol(), IsMean);
-  if (!means && !optimizer_->options().rescale_gradient) {
-    Throw<ModelError>(
-        "some heads give sums over samples and others means (normalization batch or valid): give the optimizer an "
-        "explicit rescale");
-  }
-  divide_by_samples_ = !means.value_or(true);
+  divide_by_samples_ = DividesBySamples(group_, *optimizer_);
   means_of_pieces_ = OfHeads(group_->symbol(), IsMeanOfPiece);
   if (loss_scaling_) {
     ParseLossScaling(loss_scaling_->Text());  // throws Error for numbers that make no sense
