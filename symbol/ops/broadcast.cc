@@ -5,6 +5,34 @@
 #include "base/error.h"
 
 namespace bindery::rule {
+namespace {
+
+// (N, 1) and (N) would give (N, N), each sample with all others, only because shapes are aligned at the last axis. Who
+// gives both operands as many axes means it.
+void CheckSamplesMeet(InferContext& c) {
+  int first = -1;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    const InferContext::BatchPlace* place = c.batch_of_input(i);
+    if (place == nullptr || place->axis < 0 || (*c.in(i).shape())[place->axis] < 2) continue;
+    if (first < 0) {
+      first = i;
+      continue;
+    }
+    const bool is_longer = c.in(i).shape()->rank() > c.in(first).shape()->rank();
+    const int high = is_longer ? i : first, low = is_longer ? first : i;
+    const Shape large = *c.in(high).shape(), small = *c.in(low).shape();
+    const int missing = large.rank() - small.rank(), axis = c.batch_of_input(high)->axis;
+    if (missing == 0 || axis == c.batch_of_input(low)->axis + missing) continue;
+    Shape aligned = small;
+    for (int k = 0; k < missing; ++k) aligned = aligned.Insert(0, 1);
+    Throw<ShapeError>(
+        "the samples of {} are along axis {}, those of {} would be along axis {}, each beside all others; Reshape the "
+        "latter so that they are along axis {}, or, if all pairs are meant, to {}",
+        large, axis, small, c.batch_of_input(low)->axis + missing, axis, aligned);
+  }
+}
+
+}  // namespace
 
 void BroadcastShapes(InferContext& c) {
   const int count = c.num_inputs();
@@ -53,6 +81,7 @@ void BroadcastShapes(InferContext& c) {
     }
   }
   output.Set(out);
+  CheckSamplesMeet(c);
   for (int i = 0; i < count; ++i) CarryAligned(c.in(i), output);
 }
 

@@ -267,6 +267,25 @@ TEST(BatchAxes, AReshapeFoldsOtherAxesIntoTheBatch) {
   EXPECT_EQ(loses->name(), "cut");
 }
 
+// (N, 1) and (N) give (N, N) only because shapes are aligned at the last axis.
+TEST(BatchAxes, SamplesDoNotMeetByTheWayShapesAreAligned) {
+  const Symbol x = Variable("x", {.layout = "NC"}), y = Variable("y", {.layout = "N"});
+  const auto message = [](const Symbol& symbol, const Shape& x, const Shape& y) {
+    return MessageOf([&] { InferTypes(Graph::Of(symbol), {{"x", x}, {"y", y}}, {}); });
+  };
+  const std::string expected =
+      "ShapeError: Sub \"d\": the samples of (5, 1) are along axis 0, those of (5) would be along axis 1, each beside "
+      "all "
+      "others; Reshape the latter so that they are along axis 0, or, if all pairs are meant, to (1, 5)";
+  EXPECT_EQ(message(Sub(x, y, "d"), {5, 1}, {5}), expected);
+  EXPECT_EQ(message(Sub(y, x, "d"), {5, 1}, {5}), expected);
+  EXPECT_NE(message(Where(Less(x, 0.0), y, x, "w"), {5, 5}, {5}), "nothing was thrown");
+  EXPECT_EQ(message(Sub(x, y, "d"), {1, 1}, {1}), "nothing was thrown");
+  EXPECT_EQ(message(Sub(x, Reshape(y, {.shape = {-1, 1}})), {5, 1}, {5}), "nothing was thrown");
+  EXPECT_EQ(message(Sub(x, Reshape(y, {.shape = {1, -1}})), {5, 1}, {5}), "nothing was thrown");  // all pairs
+  EXPECT_EQ(message(Sub(Variable("x", {.layout = "TN"}), y), {3, 5}, {5}), "nothing was thrown");
+}
+
 TEST(BatchAxes, AreCarriedToAxesOfEqualExtent) {
   static const OpDef cut = [] {  // (n, k) -> (n, 1), (1, k), and (n, k) of which nothing is said
     OpDef op;
