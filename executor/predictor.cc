@@ -79,9 +79,8 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
     Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape", name);
   }
   auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, nullptr));
-  const bool comes_with_calls =
-      std::ranges::any_of(input_names_, [&](const std::string& name) { return model.params.contains(name); });
-  first->SetParams(model.params, model.aux, {.allow_extra = comes_with_calls});
+  // All arguments have values or come with calls: others are of what was cut off.
+  first->SetParams(model.params, model.aux, {.allow_extra = true});
   weights_ = first->Weights();
   output_names_ = first->output_names();
   memory_ = first->memory();

@@ -20,6 +20,11 @@ struct Model {
   std::map<std::string, std::string> metadata = {};
 };
 
+// A model with another symbol, made of its own: of its values, those that this one still has.
+//
+//   model = Cut(model, SoftmaxOutput(FullyConnected(model.symbol.Internals()["features_output"], {.num_hidden = 5})));
+Model Cut(const Model& model, const Symbol& symbol);
+
 struct ModelLimits {
   int64_t file_bytes = int64_t{2} << 30;     // of the message
   int64_t tensor_bytes = int64_t{64} << 30;  // of all tensors together

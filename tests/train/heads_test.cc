@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "executor/predictor.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
@@ -93,6 +94,33 @@ TEST(Heads, WhatLosesTheSamplesIsNamed) {
   const std::string message = MessageOf([&] { trainer.Fit(data, {}); });
   EXPECT_NE(message.find("which Sum \"total\" does not hand on"), std::string::npos) << message;
   EXPECT_NE(message.find(".WithAnnotation(\"merge\", \"sum\")"), std::string::npos) << message;
+}
+
+// A network of two outputs, one of them a loss whose target only training has.
+Model WithLoss() {
+  const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
+  const Symbol loss = MakeLoss(Square(forecast - Variable("target")), {}, "loss");
+  ArrayIter data({{"data", Values({kSamples, 4})}}, {{"target", Values({kSamples, 2})}}, {.batch_size = 4});
+  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}),
+                  {.devices = Devices(1), .metrics = "loss(output=loss_output)"});
+  trainer.Fit(data, {});
+  return trainer.ToModel();
+}
+
+// A part of a model works with the values that it has; a new head gets initial ones.
+TEST(Heads, AModelCanBeCut) {
+  const Model model = WithLoss();
+  Model part = model;
+  part.symbol = Relu(model.symbol.Internals()["data"]);
+  EXPECT_EQ(Predictor(part, {.inputs = {{"data", {4, 4}}}}).output_names().size(), 1u);
+  const Symbol features = FullyConnected(Variable("data"), {.num_hidden = 3}, "new");
+  const Model cut = Cut(model, SoftmaxOutput(features, Variable("label"), {}, "softmax"));
+  EXPECT_TRUE(cut.params.empty());
+  EXPECT_EQ(cut.metadata, model.metadata);
+  ArrayIter data = Batches();
+  Trainer trainer(cut, {.devices = Devices(1)});
+  trainer.Fit(data, {});
+  EXPECT_EQ(Cut(trainer.ToModel(), features).params.size(), 2u);
 }
 
 }  // namespace
