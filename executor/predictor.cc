@@ -64,7 +64,7 @@ class Predictor::Turn {
   std::unique_ptr<Group> group_;
 };
 
-Predictor::Predictor(const Model& model, const PredictorOptions& options) : options_(options), symbol_(model.symbol) {
+Predictor::Predictor(const Model& model, const PredictorOptions& options) : options_(options) {
   const bool is_cpu = HostAddressable(options_.device);
   if (options_.calls < 0 || options_.threads < 0) {
     Throw("a predictor for {} calls of {} threads: expected 0 or more", options_.calls, options_.threads);
@@ -72,10 +72,14 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
   if (options_.calls == 0) options_.calls = is_cpu ? NumCores() : 1;
   if (options_.threads == 0) options_.threads = std::max(1, NumCores() / options_.calls);
   for (const DataDesc& desc : options_.inputs) input_names_.push_back(desc.name);
-  const auto labels = ListLabels(symbol_);
+  const auto labels = ListLabels(model.symbol);
+  const auto is_given = [&](const std::string& name) {
+    return labels.contains(name) || model.params.contains(name) || model.aux.contains(name) ||
+           std::ranges::find(input_names_, name) != input_names_.end();
+  };
+  symbol_ = WithoutTargets(model.symbol, is_given);
   for (const std::string& name : symbol_.ListArguments()) {
-    if (labels.contains(name) || model.params.contains(name)) continue;
-    if (std::ranges::find(input_names_, name) != input_names_.end()) continue;
+    if (is_given(name)) continue;
     Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape", name);
   }
   auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, nullptr));

@@ -38,8 +38,9 @@ struct PredictorOptions {
 
 class Predictor {
  public:
-  // Binds for the largest shapes. Values of what is not in the graph are left out. Throws Error for arguments that have
-  // neither a value nor a description, and names them; ShapeError, ModelError, DeviceError.
+  // Binds for the largest shapes. Of the outputs those are left out that are losses of targets which nobody gives, and
+  // values of what is not in the graph. Throws Error for arguments that have neither a value nor a description, and
+  // names them; ShapeError, ModelError, DeviceError.
   Predictor(const Model& model, const PredictorOptions& options);
   Predictor(const std::string& path, const PredictorOptions& options) : Predictor(LoadModel(path), options) {}
 

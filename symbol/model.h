@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ struct Model {
 //
 //   model = Cut(model, SoftmaxOutput(FullyConnected(model.symbol.Internals()["features_output"], {.num_hidden = 5})));
 Model Cut(const Model& model, const Symbol& symbol);
+
+// The heads that predict: without losses (of one input, as MakeLoss) that read a variable, their target, which no other
+// head reads and nobody gives, as `is_given` has it by name. All heads, if none would be left.
+Symbol WithoutTargets(const Symbol& symbol, const std::function<bool(const std::string& variable)>& is_given);
 
 struct ModelLimits {
   int64_t file_bytes = int64_t{2} << 30;     // of the message

@@ -34,7 +34,8 @@ Symbol WithPredictions(const Model& model) {
 
 // As inference has it: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
 Symbol WithoutTraining(const Model& model) {
-  const Symbol symbol = WithPredictions(model);
+  const Symbol symbol = WithoutTargets(WithPredictions(model),
+                                       [&](const std::string& name) { return ValueOf(model, name) != nullptr; });
   const Graph graph = Graph::Of(symbol);
   const PartialTypes types = InferPartial(graph, TypesOfValues(symbol, model).shapes, nullptr, std::nullopt);
   return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {

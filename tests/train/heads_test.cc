@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "executor/predictor.h"
+#include "symbol/onnx/onnx.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
@@ -105,6 +106,23 @@ Model WithLoss() {
                   {.devices = Devices(1), .metrics = "loss(output=loss_output)"});
   trainer.Fit(data, {});
   return trainer.ToModel();
+}
+
+TEST(Heads, ALossWhoseTargetNobodyGivesIsNotPredicted) {
+  const Model model = WithLoss();
+  const Predictor predictor(model, {.device = TestDevice(0), .inputs = {{"data", {4, 4}}}});
+  EXPECT_EQ(predictor.output_names(), (std::vector<std::string>{"forecast_output"}));
+  EXPECT_EQ(predictor.Predict({{"data", *Values({2, 4})}})[0].shape(), (Shape{2, 2}));
+  const Predictor both(model, {.device = TestDevice(0), .inputs = {{"data", {4, 4}}, {"target", {4, 2}}}});
+  EXPECT_EQ(both.output_names().size(), 2u);
+  EXPECT_EQ(MessageOf([&] {
+              Predictor(model, {.device = TestDevice(0), .inputs = {{"target", {4, 2}}}});
+            }),
+            "Error: \"data\" has no value in the model: describe it in the options, as an input, with its largest "
+            "shape");
+  const Model exported = ParseOnnx(SerializeOnnx(model));
+  EXPECT_EQ(exported.symbol.size(), 1);
+  EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
 }
 
 // A part of a model works with the values that it has; a new head gets initial ones.
