@@ -80,7 +80,10 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
   symbol_ = WithoutTargets(model.symbol, is_given);
   for (const std::string& name : symbol_.ListArguments()) {
     if (is_given(name)) continue;
-    Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape", name);
+    const auto trained = TrainedInputs(model);
+    const auto hint = trained.find(name);
+    Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape{}", name,
+          hint == trained.end() ? "" : fmt::format("; it was trained on {}", hint->second.shape));
   }
   auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, nullptr));
   // All arguments have values or come with calls: others are of what was cut off.

@@ -30,6 +30,16 @@ Model Cut(const Model& model, const Symbol& symbol);
 // head reads and nobody gives, as `is_given` has it by name. All heads, if none would be left.
 Symbol WithoutTargets(const Symbol& symbol, const std::function<bool(const std::string& variable)>& is_given);
 
+// What a trained model was given, where its graph leaves that open: kept among the metadata ("bindery.inputs"). It tells
+// who has to know shapes before data come; other extents and types may come all the same.
+struct TrainedInput {
+  DType dtype = DType::kFloat32;
+  Shape shape = {};  // the batch's extent is kUnknownDim
+  bool operator==(const TrainedInput&) const = default;
+};
+std::map<std::string, TrainedInput> TrainedInputs(const Model& model);  // by name
+void SetTrainedInputs(const std::map<std::string, TrainedInput>& inputs, Model* model);
+
 struct ModelLimits {
   int64_t file_bytes = int64_t{2} << 30;     // of the message
   int64_t tensor_bytes = int64_t{64} << 30;  // of all tensors together

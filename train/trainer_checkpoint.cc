@@ -8,6 +8,7 @@
 #include "base/parse_number.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/tuning.h"
+#include "symbol/graph.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/run_info.h"
 #include "train/metrics/training_metric.h"
@@ -52,6 +53,20 @@ void CheckValues(const Checkpoint& checkpoint, const std::vector<StoredParameter
   }
 }
 
+// What training gave where the graph leaves that open.
+void NoteInputs(const std::vector<DataDesc>& data, Model* model) {
+  std::map<std::string, TrainedInput> inputs;
+  for (const NodePtr& node : Graph::Of(model->symbol).nodes) {
+    const auto given = std::ranges::find(data, node->name(), &DataDesc::name);
+    if (!node->is_variable() || given == data.end()) continue;
+    if (node->declared_shape && (node->declared_dtype || given->dtype == DType::kFloat32)) continue;
+    Shape shape = given->shape;
+    if (given->BatchAxis() >= 0) shape.Set(given->BatchAxis(), kUnknownDim);
+    inputs[node->name()] = {given->dtype, shape};
+  }
+  SetTrainedInputs(inputs, model);
+}
+
 // "validation accuracy 0.98"; no value if it is none.
 std::optional<std::pair<std::string, double>> ParseBest(const std::string& text) {
   const size_t space = text.rfind(' ');
@@ -66,7 +81,9 @@ std::optional<std::pair<std::string, double>> ParseBest(const std::string& text)
 Model Trainer::ToModel() const {
   // Once bound, values have the dtypes they are trained in, not those of a loaded file.
   Model model{.symbol = symbol_, .params = params_, .aux = aux_, .metadata = metadata_};
-  if (group_) group_->GetParams(&model.params, &model.aux);
+  if (!group_) return model;
+  group_->GetParams(&model.params, &model.aux);
+  if (updater_) NoteInputs(group_->options().data, &model);
   return model;
 }
 

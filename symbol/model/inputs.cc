@@ -1,14 +1,31 @@
-// Models cut to what is wanted of them.
+// Models cut to what is wanted of them, and what is known of their inputs.
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <vector>
 
+#include "base/error.h"
+#include "base/split_text.h"
 #include "symbol/graph.h"
 #include "symbol/model.h"
 #include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
+
+constexpr const char* kTrainedInputsKey = "bindery.inputs";  // lines "int32 ?,12 tokens"
+
+std::optional<Shape> ParseExtents(std::string_view text) {
+  std::vector<int64_t> extents;
+  for (const std::string_view part : SplitText(text, ',')) {
+    int64_t extent = kUnknownDim;
+    const auto end = std::from_chars(part.data(), part.data() + part.size(), extent);
+    if (part != "?" && (end.ec != std::errc() || end.ptr != part.data() + part.size() || extent < 0)) return {};
+    extents.push_back(extent);
+  }
+  if (extents.size() > Shape::kMaxRank) return {};
+  return Shape(extents);
+}
 
 std::set<std::string> VariablesOf(const Entry& head) {
   std::set<std::string> names;
@@ -44,6 +61,38 @@ Symbol WithoutTargets(const Symbol& symbol, const std::function<bool(const std::
            });
   });
   return heads.empty() || heads.size() == symbol.entries().size() ? symbol : Symbol(std::move(heads));
+}
+
+std::map<std::string, TrainedInput> TrainedInputs(const Model& model) {
+  std::map<std::string, TrainedInput> inputs;
+  const auto found = model.metadata.find(kTrainedInputsKey);
+  if (found == model.metadata.end()) return inputs;
+  for (const std::string_view line : SplitText(found->second, '\n')) {
+    const size_t extents = line.find(' '), name = line.find(' ', extents + 1);
+    if (extents == std::string_view::npos || name == std::string_view::npos) continue;
+    const std::optional<Shape> shape = ParseExtents(line.substr(extents + 1, name - extents - 1));
+    if (!shape) continue;
+    try {
+      inputs[std::string(line.substr(name + 1))] = {ParseDType(line.substr(0, extents)), *shape};
+    } catch (const Error&) {  // of a later version, or written by hand: it only tells what is likely
+    }
+  }
+  return inputs;
+}
+
+void SetTrainedInputs(const std::map<std::string, TrainedInput>& inputs, Model* model) {
+  std::string lines;
+  for (const auto& [name, input] : inputs) {
+    std::string extents;
+    for (const int64_t extent : input.shape) {
+      extents += fmt::format("{}{}", extents.empty() ? "" : ",", extent < 0 ? "?" : std::to_string(extent));
+    }
+    if (!extents.empty() && name.find('\n') == std::string::npos) {
+      lines += fmt::format("{} {} {}\n", input.dtype, extents, name);
+    }
+  }
+  model->metadata.erase(kTrainedInputsKey);
+  if (!lines.empty()) model->metadata[kTrainedInputsKey] = lines;
 }
 
 }  // namespace bindery

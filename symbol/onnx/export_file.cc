@@ -32,11 +32,21 @@ void CheckGraph(const Model& model) {
   if (model.symbol.empty()) Throw<ModelError>("a model without a graph cannot be exported");
 }
 
+// Extents that the graph leaves open stay open if they can; else they are those that training had.
+onnx::ModelProto Export(const Model& model, bool data_outside) {
+  try {
+    return onnx::Exporter(model, data_outside, false).Run();
+  } catch (const Error&) {
+    if (TrainedInputs(model).empty()) throw;
+  }
+  return onnx::Exporter(model, data_outside, true).Run();
+}
+
 }  // namespace
 
 std::string SerializeOnnx(const Model& model) {
   CheckGraph(model);
-  return Encode(onnx::Exporter(model).Run());
+  return Encode(Export(model, false));
 }
 
 OnnxFile WriteOnnx(const Model& model, const std::string& name, int64_t message_bytes) {
@@ -45,7 +55,7 @@ OnnxFile WriteOnnx(const Model& model, const std::string& name, int64_t message_
   for (const HostTensorMap* values : {&model.params, &model.aux}) {
     for (const auto& [parameter, value] : *values) bytes = CheckedAdd(bytes, value.bytes(), "bytes of parameters");
   }
-  onnx::ModelProto message = onnx::Exporter(model, bytes > message_bytes).Run();
+  onnx::ModelProto message = Export(model, bytes > message_bytes);
   std::vector<const HostTensor*> outside;
   std::vector<uint64_t> content;
   for (const onnx::TensorProto& tensor : message.graph().initializer()) {

@@ -8,9 +8,25 @@
 namespace bindery::onnx {
 namespace {
 
+// Inputs declared as training had them, where the graph leaves that open: their types, and extents if they are wanted.
+Symbol WithTypes(const Model& model, bool with_extents) {
+  std::map<std::string, Symbol> declared;
+  const auto trained = TrainedInputs(model);
+  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+    const auto input = trained.find(node->name());
+    if (!node->is_variable() || input == trained.end() || ValueOf(model, node->name()) != nullptr) continue;
+    VariableOptions options{
+        .shape = node->declared_shape, .dtype = node->declared_dtype, .annotations = node->annotations()};
+    if (!options.shape && with_extents) options.shape = input->second.shape;
+    if (!options.dtype) options.dtype = input->second.dtype;
+    declared.emplace(node->name(), Variable(node->name(), options));
+  }
+  return declared.empty() ? model.symbol : model.symbol.Compose(declared);
+}
+
 // A head that is trained by one cross-entropy, or CTC, of labels that are fed predicts what that is of: probabilities.
-Symbol WithPredictions(const Model& model) {
-  std::vector<Entry> heads = model.symbol.entries();
+Symbol WithPredictions(const Symbol& symbol, const Model& model) {
+  std::vector<Entry> heads = symbol.entries();
   for (Entry& head : heads) {
     if (head.node->is_variable() || &head.node->op() != &MakeLossOp()) continue;
     std::vector<NodePtr> losses = PostOrder({&head, 1});
@@ -33,8 +49,8 @@ Symbol WithPredictions(const Model& model) {
 }
 
 // As inference has it: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
-Symbol WithoutTraining(const Model& model) {
-  const Symbol symbol = WithoutTargets(WithPredictions(model),
+Symbol WithoutTraining(const Symbol& trained, const Model& model) {
+  const Symbol symbol = WithoutTargets(WithPredictions(trained, model),
                                        [&](const std::string& name) { return ValueOf(model, name) != nullptr; });
   const Graph graph = Graph::Of(symbol);
   const PartialTypes types = InferPartial(graph, TypesOfValues(symbol, model).shapes, nullptr, std::nullopt);
@@ -112,8 +128,8 @@ GivenTypes TypesOfValues(const Symbol& symbol, const Model& model) {
   return types;
 }
 
-Symbol InferenceForm(const Model& model) {
-  const Symbol symbol = Composed(WithoutTraining(model), model);
+Symbol InferenceForm(const Model& model, bool with_extents) {
+  const Symbol symbol = Composed(WithoutTraining(WithTypes(model, with_extents), model), model);
   return GiveScalarsTypes(symbol, TypesOfValues(symbol, model).dtypes);
 }
 

@@ -46,9 +46,9 @@ bool IsExported(const Node& node) {
   return row != ExportRows().end() && (row->second->fits == nullptr || row->second->fits(node));
 }
 
-Exporter::Exporter(const Model& model, bool data_outside)
-    : model_(model), data_outside_(data_outside), symbol_(InferenceForm(model)), graph_(Graph::Of(symbol_)),
-      dtypes_(InferDTypes(graph_, TypesOfValues(symbol_, model).dtypes)),
+Exporter::Exporter(const Model& model, bool data_outside, bool with_extents)
+    : model_(model), data_outside_(data_outside), symbol_(InferenceForm(model, with_extents)),
+      graph_(Graph::Of(symbol_)), dtypes_(InferDTypes(graph_, TypesOfValues(symbol_, model).dtypes)),
       shapes_(InferPartial(graph_, TypesOfValues(symbol_, model).shapes, nullptr, std::nullopt)),
       out_(message_.mutable_graph()) {}
 

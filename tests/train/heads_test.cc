@@ -119,7 +119,7 @@ TEST(Heads, ALossWhoseTargetNobodyGivesIsNotPredicted) {
               Predictor(model, {.device = TestDevice(0), .inputs = {{"target", {4, 2}}}});
             }),
             "Error: \"data\" has no value in the model: describe it in the options, as an input, with its largest "
-            "shape");
+            "shape; it was trained on (?, 4)");
   const Model exported = ParseOnnx(SerializeOnnx(model));
   EXPECT_EQ(exported.symbol.size(), 1);
   EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
@@ -139,6 +139,34 @@ TEST(Heads, AModelCanBeCut) {
   Trainer trainer(cut, {.devices = Devices(1)});
   trainer.Fit(data, {});
   EXPECT_EQ(Cut(trainer.ToModel(), features).params.size(), 2u);
+}
+
+// What training was given is known to whoever has to know shapes, and binds nobody.
+TEST(Heads, ATrainedModelKnowsItsInputs) {
+  auto tokens = std::make_shared<HostTensor>(DType::kInt32, Shape{kSamples, 6});
+  Symbol x = Embedding(Variable("tokens"), {.input_dim = 5, .output_dim = 8}, "embed");
+  x = x + Variable("pos_weight", {.shape = Shape{6, 8}});
+  x = MultiHeadAttention(x, x, x, {}, {.width = 8, .heads = 2}, "mha");
+  x = SoftmaxOutput(FullyConnected(Mean(x, {.axes = {1}}), {.num_hidden = 3}, "fc"), Variable("label"), {}, "softmax");
+  ArrayIter data({{"tokens", tokens}}, {{"label", Classes(3)}}, {.batch_size = 4});
+  Trainer trainer(x, {.devices = Devices(1)});
+  trainer.Fit(data, {});
+  const Model model = ParseModel(SerializeModel(trainer.ToModel()));
+  EXPECT_EQ(TrainedInputs(model),
+            (std::map<std::string, TrainedInput>{{"tokens", {DType::kInt32, Shape{kUnknownDim, 6}}}}));
+  const Model exported = ParseOnnx(SerializeOnnx(model));  // attention wants to know how many axes there are
+  EXPECT_EQ(exported.symbol.ListArguments()[0], "tokens");
+  const Predictor predictor(model, {.device = TestDevice(0), .inputs = {{"tokens", {4, 6}}}});  // of float32
+  EXPECT_EQ(predictor.Predict({{"tokens", HostTensor(DType::kInt64, {2, 6})}})[0].shape(), (Shape{2, 3}));
+}
+
+TEST(Heads, InputsThatAreNoneAreNotRead) {
+  Model model;
+  model.metadata["bindery.inputs"] = "int32 ?,12 a b\nfloat99 1 c\nfloat32 1,-2 d\nfloat32 1,2,3,4,5,6,7,8,9 e\nf\n";
+  EXPECT_EQ(TrainedInputs(model),
+            (std::map<std::string, TrainedInput>{{"a b", {DType::kInt32, Shape{kUnknownDim, 12}}}}));
+  SetTrainedInputs({}, &model);
+  EXPECT_TRUE(model.metadata.empty());
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct InspectCommand {
 
 Shape InputShape(const InspectCommand& c, const Model& model) {
   if (!c.shape.empty()) return Shape(std::span<const int64_t>(c.shape));
-  const auto sample = SampleShape(model);
+  const auto sample = LikelySample(model);
   if (!sample) {
     throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
   }

@@ -57,6 +57,8 @@ struct DeviceOptions {
 // Shape of one sample of the model's input "data", and which of its axes the batch is, as declared in its graph; no
 // value if it is not.
 std::optional<Shape> SampleShape(const Model& model);
+// The same, or, where the graph leaves it open, that of the training.
+std::optional<Shape> LikelySample(const Model& model);
 int BatchAxis(const Model& model);
 // How many characters the model's vocabulary has; 0: it has none.
 int64_t VocabularySize(const Model& model);

@@ -70,7 +70,7 @@ std::string RateText(double amount, int64_t nanoseconds) {
 }
 
 std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
-  const auto sample = SampleShape(made);
+  const auto sample = LikelySample(made);
   const Shape whole = !shape.empty() ? Shape(std::span<const int64_t>(shape))
                       : sample       ? sample->Insert(0, batch_size)
                                      : Shape{};

@@ -63,6 +63,15 @@ std::optional<Shape> SampleShape(const Model& model) {
   return sample.IsKnown() ? std::optional(sample) : std::nullopt;
 }
 
+std::optional<Shape> LikelySample(const Model& model) {
+  if (const auto sample = SampleShape(model)) return sample;
+  const auto trained = TrainedInputs(model);
+  const auto data = trained.find(kDataName);
+  if (data == trained.end() || data->second.shape.rank() < 2 || data->second.shape[0] != kUnknownDim)
+    return std::nullopt;
+  return data->second.shape.Erase(0);
+}
+
 int BatchAxis(const Model& model) {
   const NodePtr data = FindData(model);
   if (!data || !data->declared_shape) return 0;
