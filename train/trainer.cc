@@ -50,6 +50,7 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   if (!options_.balance.empty() && !options_.placements.empty()) {
     Throw("balance: parts of replicas are bound for their shares: there is none with placements");
   }
+  if (options_.metrics == kMetricsOfHeads) options_.metrics = DefaultMetrics(symbol);
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = MakeMetrics();
 }

@@ -35,6 +35,7 @@
 #include "train/data/data_iter.h"
 #include "train/data/feed.h"
 #include "train/loop/extension.h"
+#include "train/metrics/default_metrics.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/step_measurement.h"
 #include "train/optimizers/multipliers.h"
@@ -48,15 +49,15 @@ class TrainingMetric;
 
 struct TrainerOptions {
   std::vector<Device> devices = {Cpu(0)};
-  std::vector<double> workload = {};               // empty: equal
-  Placements placements = {};                      // of parts that have devices of their own (GroupOptions)
-  std::string optimizer = "sgd";                   // MakeOptimizer
-  std::string schedule = "constant";               // ParseSchedule; base: the optimizer's learning rate
-  std::string initializer = "xavier";              // Initializer
-  std::string metrics = "accuracy,cross-entropy";  // MakeMetric
-  std::string precision = {};                      // ParsePrecision; empty: as the graph says
-  std::string loss_scale = {};                     // ParseLossScaling; empty: none, but "dynamic" for float16
-  std::string average = {};                        // ParseAveraging; empty: none
+  std::vector<double> workload = {};      // empty: equal
+  Placements placements = {};             // of parts that have devices of their own (GroupOptions)
+  std::string optimizer = "sgd";          // MakeOptimizer
+  std::string schedule = "constant";      // ParseSchedule; base: the optimizer's learning rate
+  std::string initializer = "xavier";     // Initializer
+  std::string metrics = kMetricsOfHeads;  // MakeMetric, or this: DefaultMetrics of the symbol
+  std::string precision = {};             // ParsePrecision; empty: as the graph says
+  std::string loss_scale = {};            // ParseLossScaling; empty: none, but "dynamic" for float16
+  std::string average = {};               // ParseAveraging; empty: none
   // Score, Predict and Save, and so validation, use the averages of trained parameters, once there are any. Running
   // statistics stay those that training has seen.
   bool use_average = false;

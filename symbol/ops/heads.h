@@ -8,6 +8,16 @@
 
 namespace bindery {
 
+enum class HeadKind {
+  kNoLoss,   // or one that nothing is trained by
+  kClasses,  // probabilities of classes, compared with a label
+  kScores,   // of classes, no probabilities
+  kTruths,   // each from 0 to 1
+  kNumbers,  // compared with numbers
+  kLoss,     // the loss itself
+};
+HeadKind HeadKindOf(const Node& head);
+
 // How a head without batch axis is merged over devices: as it is annotated ("merge": see symbol/symbol.h), or as what it
 // hands on is (MakeLoss, BlockGrad, casts), times a number, or added up. Empty: nobody says.
 std::string MergeRuleOf(const Entry& head);

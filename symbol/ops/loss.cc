@@ -139,6 +139,15 @@ bool CountsValid(const AnyAttrs& attrs) {
 
 }  // namespace
 
+HeadKind HeadKindOf(const Node& head) {
+  if (!IsLoss(head) || head.op().blocks_gradient) return HeadKind::kNoLoss;
+  const OpDef* op = &head.op();
+  if (op == &LinearRegressionOutputOp() || op == &MAERegressionOutputOp()) return HeadKind::kNumbers;
+  if (op == &LogisticRegressionOutputOp()) return HeadKind::kTruths;
+  if (op == &SVMOutputOp()) return HeadKind::kScores;
+  return std::ranges::count(InputNames(head), "label") > 0 ? HeadKind::kClasses : HeadKind::kLoss;
+}
+
 std::string MergeRuleOf(const Entry& head) {
   const auto rule_of = [](const Entry& entry) {
     const auto rule = entry.node->annotations().find("merge");

@@ -9,6 +9,7 @@
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
+#include "train/metrics/default_metrics.h"
 #include "train/trainer.h"
 
 namespace bindery {
@@ -45,7 +46,7 @@ TEST(Heads, AMeanLossHasOneValueOnAnyDevices) {
     HostTensor weight;
     for (const int count : {1, 2, 3}) {
       ArrayIter data = Batches();
-      Trainer trainer(loss, {.devices = Devices(count), .optimizer = "sgd(lr=0.3)", .metrics = "loss"});
+      Trainer trainer(loss, {.devices = Devices(count), .optimizer = "sgd(lr=0.3)"});
       const NamedValues of_training = trainer.Fit(data, {.epochs = 2}).train, of_score = trainer.Score(data);
       const HostTensor now = trainer.ToModel().params.at("fc_weight");
       ASSERT_EQ(of_score.size(), 1u);
@@ -69,7 +70,7 @@ TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
   const auto fit = [](const Symbol& loss, const std::string& optimizer) {
     return MessageOf([&] {
       ArrayIter data = Batches();
-      Trainer(loss, {.devices = Devices(1), .optimizer = optimizer, .metrics = "loss"}).Fit(data, {});
+      Trainer(loss, {.devices = Devices(1), .optimizer = optimizer}).Fit(data, {});
     });
   };
   for (const Symbol& loss :
@@ -91,10 +92,39 @@ TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
 TEST(Heads, WhatLosesTheSamplesIsNamed) {
   ArrayIter data = Batches();
   const Symbol each = SoftmaxCrossEntropy(Scores(), Variable("label"));
-  Trainer trainer(MakeLoss(Square(Sum(each, {}, "total")), {}, "loss"), {.devices = Devices(2), .metrics = "loss"});
+  Trainer trainer(MakeLoss(Square(Sum(each, {}, "total")), {}, "loss"), {.devices = Devices(2)});
   const std::string message = MessageOf([&] { trainer.Fit(data, {}); });
   EXPECT_NE(message.find("which Sum \"total\" does not hand on"), std::string::npos) << message;
   EXPECT_NE(message.find(".WithAnnotation(\"merge\", \"sum\")"), std::string::npos) << message;
+}
+
+TEST(DefaultMetrics, AreThoseOfTheHeads) {
+  const Symbol x = Variable("x"), y = Variable("y");
+  EXPECT_EQ(DefaultMetrics(SoftmaxOutput(x)), "accuracy,cross-entropy");
+  EXPECT_EQ(DefaultMetrics(SoftmaxOutput(x, {.use_ignore = true, .preserve_shape = true})),
+            "accuracy(axis=-1, ignore=-1),cross-entropy(axis=-1, ignore=-1)");
+  EXPECT_EQ(DefaultMetrics(SVMOutput(x)), "accuracy");
+  EXPECT_EQ(DefaultMetrics(LogisticRegressionOutput(x)), "accuracy,rmse");
+  EXPECT_EQ(DefaultMetrics(LinearRegressionOutput(x)), "rmse,mae");
+  EXPECT_EQ(DefaultMetrics(MakeLoss(Square(x - y))), "loss");
+  EXPECT_EQ(DefaultMetrics(Softmax(x)), "accuracy,cross-entropy");
+  EXPECT_EQ(DefaultMetrics(Group(
+                {SoftmaxOutput(x, Variable("class"), {}, "cls"), MakeLoss(Square(x - y), {}, "square"), BlockGrad(x)})),
+            "accuracy(output=cls_output, label=class),cross-entropy(output=cls_output, label=class),"
+            "loss(output=square_output)");
+}
+
+// Labels of -1 are padding; with as many positions as classes, the head says where these are.
+TEST(DefaultMetrics, LeaveOutWhatTheHeadIgnores) {
+  const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = 3, .flatten = false}, "fc");
+  auto labels = std::make_shared<HostTensor>(DType::kFloat32, Shape{kSamples, 3});
+  for (int64_t i = 0; i < labels->elements(); ++i) labels->Set(i, static_cast<double>(i % 4) - 1);
+  ArrayIter data({{"data", Values({kSamples, 3, 4})}}, {{"softmax_label", labels}}, {.batch_size = 4});
+  Trainer trainer(SoftmaxOutput(scores, {.use_ignore = true, .preserve_shape = true}, "softmax"),
+                  {.devices = Devices(1)});
+  const FitResult result = trainer.Fit(data, {.epochs = 2});
+  ASSERT_EQ(result.train.size(), 2u);
+  EXPECT_TRUE(std::isfinite(result.train[1].second));
 }
 
 // A network of two outputs, one of them a loss whose target only training has.
@@ -102,8 +132,7 @@ Model WithLoss() {
   const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
   const Symbol loss = MakeLoss(Square(forecast - Variable("target")), {}, "loss");
   ArrayIter data({{"data", Values({kSamples, 4})}}, {{"target", Values({kSamples, 2})}}, {.batch_size = 4});
-  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}),
-                  {.devices = Devices(1), .metrics = "loss(output=loss_output)"});
+  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = Devices(1)});
   trainer.Fit(data, {});
   return trainer.ToModel();
 }

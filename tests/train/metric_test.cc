@@ -328,7 +328,7 @@ TEST(Metrics, Errors) {
   }
   EXPECT_THROW(Value("accuracy(axis=2)", kScores, kLabels), ShapeError);
   ExpectError<Error>("Error: unknown metric \"acuracy\"; did you mean \"accuracy\"?", [] { MakeMetric("acuracy"); });
-  ExpectError<Error>("Error: metric \"accuracy\": axis must be >= 1, as 0 is the samples', got 0",
+  ExpectError<Error>("Error: metric \"accuracy\": axis must be >= 1, as 0 is the samples', or -1, the last one; got 0",
                      [] { MakeMetric("accuracy(axis=0)"); });
   ExpectError<Error>("Error: metric \"top-k\": k must be >= 1, got 0", [] { MakeMetric("top-k(0)"); });
   ExpectError<Error>("Error: metric \"\": expected a name, or name(setting, name=setting)",

@@ -79,10 +79,8 @@ struct ApplyCommand {
 LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   device.Devices();  // is checked before much is read
   LoadedModel trained = LoadTrained(checkpoints, model);
-  if (GivesNumbers(trained.model)) {
-    CheckNoClasses(trained.source);
-    if (!metrics) metrics = kMetricsOfNumbers;
-  }
+  if (GivesNumbers(trained.model)) CheckNoClasses(trained.source);
+  if (!metrics) metrics = DefaultMetrics(trained.model.symbol);
   // What is given to be predicted is not to be trained on: there is no part to be kept for a test.
   const bool all = for_prediction && !data.on_validation && IsGiven(*app, {"--data"}) &&
                    !IsGiven(*app, {"--test-part"}) && !data.says_part;
@@ -122,7 +120,7 @@ void ApplyCommand::CheckSameParts(const OptionTexts& run, const std::string& sou
 std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData* test, bool for_prediction) const {
   const TrainerOptions options{.devices = device.Devices(),
                                .workload = device.workload,
-                               .metrics = data.MetricsOr(metrics),
+                               .metrics = *metrics,
                                .threads_per_device = device.threads,
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
@@ -185,10 +183,10 @@ void ApplyCommand::CheckDataAndMetrics() const {
   if ((confusion || !report.empty()) && data.IsText()) {
     throw UsageError(fmt::format("{}: samples of a text have no class each", confusion ? "--confusion" : "--report"));
   }
-  const std::string measured = data.MetricsOr(metrics);
-  const std::vector<std::string> names = ParseMetrics(measured);
+  if (!metrics) return;  // those of the model's heads
+  const std::vector<std::string> names = ParseMetrics(*metrics);
   if (min_accuracy > 0 && std::find(names.begin(), names.end(), "accuracy") == names.end()) {
-    throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", measured));
+    throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", *metrics));
   }
 }
 

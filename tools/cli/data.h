@@ -40,8 +40,6 @@ struct DataOptions {
   LastBatch LastBatchKind() const;  // throws UsageError for none of them
   // What a training is judged by: "validation" or "test".
   const char* JudgedOn() const { return validation_part > 0 ? "validation" : "test"; }
-  // `metrics`, else accuracy and cross-entropy.
-  std::string MetricsOr(const std::optional<std::string>& metrics) const;
   // What a metric's value is measured in, for people: nats per character, or nothing.
   std::string UnitOf(const std::string& metric) const;
 };

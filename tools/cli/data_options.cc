@@ -76,11 +76,6 @@ LastBatch DataOptions::LastBatchKind() const {
   }
 }
 
-std::string DataOptions::MetricsOr(const std::optional<std::string>& metrics) const {
-  // A text's classes are along the last of three axes.
-  return metrics.value_or(IsText() ? "accuracy(axis=2),cross-entropy(axis=2)" : "accuracy,cross-entropy");
-}
-
 std::string DataOptions::UnitOf(const std::string& metric) const {
   return IsText() && metric == "cross-entropy" ? " nats per character" : "";
 }

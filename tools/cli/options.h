@@ -80,7 +80,6 @@ void CheckArguments(const Model& model, bool labelled);
 // Does it answer with numbers, by a head as LinearRegressionOutput, and not with classes? No, if its input declares no
 // shape.
 bool GivesNumbers(const Model& model);
-inline constexpr const char* kMetricsOfNumbers = "rmse,mae";  // unless others are asked for
 // What the numbers of such a model are called, as its metadata keep it, one for each output: as the data have it, or
 // "value", "value_1", "value_2" ...; where the data have a name twice, the second is "name_2".
 std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs);

@@ -73,7 +73,6 @@ int64_t TrainArguments::MicroBatchesOf(int64_t limit) const {
 
 TrainerOptions TrainArguments::Parse() const {
   const std::string rule = optimizer.value_or(data.IsText() ? "adam(lr=0.002)" : "sgd(lr=0.05, momentum=0.9, wd=1e-4)");
-  const std::string measured = data.MetricsOr(metrics);
   const auto parsed = ParseOption("--optimizer", [&] { return MakeOptimizer(rule); });
   ParseOption("--schedule", [&] { return ParseSchedule(schedule, parsed->options().learning_rate); });
   ParseOption("--precision", [&] { return ParsePrecision(precision); });
@@ -89,14 +88,14 @@ TrainerOptions TrainArguments::Parse() const {
   }
   if (block < 0) throw UsageError(fmt::format("--reproducible: blocks have at least 1 sample, got {}", block));
   ParseOption("--initializer", [&] { return Initializer(initializer); });
-  ParseMetrics(measured);
+  if (metrics) ParseMetrics(*metrics);
   const int64_t limit = memory_limit.empty() ? 0 : ParseBytes("--memory-limit", memory_limit);
   return {.devices = device.Devices(),
           .workload = device.workload,
           .optimizer = rule,
           .schedule = schedule,
           .initializer = initializer,
-          .metrics = measured,
+          .metrics = metrics.value_or(kMetricsOfHeads),
           .precision = precision,
           .loss_scale = loss_scale,
           .average = average,

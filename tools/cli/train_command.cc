@@ -242,7 +242,7 @@ int TrainCommand::Run() {
   CheckOutputs();
   options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
-  if (!metrics && GivesNumbers(made.model)) options.metrics = kMetricsOfNumbers;
+  if (!metrics) options.metrics = DefaultMetrics(made.model.symbol);
   const std::string judged = Judged(options);
   options.info = ToInfo(TextsOf(*app, *this, options));
   options.fixed_params = Frozen(made.model);

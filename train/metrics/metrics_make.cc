@@ -21,7 +21,7 @@ std::unique_ptr<Metric> MakeOne(const std::string& text) {
   const auto small = [&](const char* name) -> std::optional<int> {
     const std::optional<int64_t> value = call.Integer(name);
     if (!value) return std::nullopt;
-    if (*value < 0 || *value > std::numeric_limits<int>::max())
+    if (*value < -1 || *value > std::numeric_limits<int>::max())
       call.Fail(fmt::format("\"{}\" is out of range: {}", name, *value));
     return static_cast<int>(*value);
   };

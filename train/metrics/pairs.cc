@@ -124,8 +124,8 @@ MetricGraph::Check ClassesOnly(const std::string& metric, const MetricArrays& sh
 }
 
 ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
-  if (options.axis && *options.axis < 1) {
-    Throw("metric \"{}\": axis must be >= 1, as 0 is the samples', got {}", metric, *options.axis);
+  if (options.axis && *options.axis < 1 && *options.axis != -1) {
+    Throw("metric \"{}\": axis must be >= 1, as 0 is the samples', or -1, the last one; got {}", metric, *options.axis);
   }
   return options;
 }
