@@ -83,7 +83,10 @@ void GroupSpec::CheckInputs() {
     for (const DataDesc& desc : list) {
       const int position = Find(desc.name);
       if (position < 0) {
-        Throw("{} \"{}\" is not an argument of the symbol{}", what, desc.name, NameHint(desc.name, arg_names));
+        const std::set<std::string> labels = role == Role::kLabel ? ListLabels(symbol) : std::set<std::string>();
+        Throw("{} \"{}\" is not an argument of the symbol{}", what, desc.name,
+              labels.size() == 1 ? fmt::format(", whose label is \"{}\": call the array so", *labels.begin())
+                                 : NameHint(desc.name, arg_names));
       }
       Argument& argument = signature.arguments[position];
       if (argument.role != Role::kParameter) Throw("\"{}\" is described twice", desc.name);

@@ -127,6 +127,20 @@ TEST(DefaultMetrics, LeaveOutWhatTheHeadIgnores) {
   EXPECT_TRUE(std::isfinite(result.train[1].second));
 }
 
+// Another name than ours for the label, by the iterator; and it is told where it does not fit.
+TEST(Heads, ALabelMayHaveAnotherName) {
+  const Symbol net = LinearRegressionOutput(FullyConnected(Variable("x"), {.num_hidden = 1}, "fc"), {}, "reg");
+  const auto fit = [&](const ArrayIterOptions& options) {
+    ArrayIter data(*Values({kSamples, 4}), *Values({kSamples, 1}), options);
+    Trainer trainer(net, {.devices = Devices(1)});
+    return trainer.Fit(data, {}).train;
+  };
+  EXPECT_EQ(fit({.batch_size = 4, .data_name = "x", .label_name = "reg_label"})[0].first, "rmse");
+  EXPECT_EQ(MessageOf([&] { fit({.batch_size = 4, .data_name = "x"}); }),
+            "Error: label \"softmax_label\" is not an argument of the symbol, whose label is \"reg_label\": call the "
+            "array so");
+}
+
 // A network of two outputs, one of them a loss whose target only training has.
 Model WithLoss() {
   const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");

@@ -30,7 +30,7 @@ int64_t SamplesOf(const ArrayData& array) {
   return array.values->shape()[axis];
 }
 
-std::vector<ArrayData> OneArray(const char* name, HostTensor values) {
+std::vector<ArrayData> OneArray(const std::string& name, HostTensor values) {
   return {{name, std::make_shared<const HostTensor>(std::move(values)), ""}};
 }
 
@@ -67,7 +67,8 @@ ArrayIter::ArrayIter(std::vector<ArrayData> data, std::vector<ArrayData> label, 
 }
 
 ArrayIter::ArrayIter(HostTensor data, HostTensor label, const ArrayIterOptions& options)
-    : ArrayIter(OneArray("data", std::move(data)), OneArray("softmax_label", std::move(label)), options) {}
+    : ArrayIter(OneArray(options.data_name, std::move(data)), OneArray(options.label_name, std::move(label)), options) {
+}
 
 std::vector<DataDesc> ArrayIter::Describe(const std::vector<ArrayData>& arrays) const {
   // No short batch is larger than the data.

@@ -26,6 +26,7 @@ struct ArrayIterOptions {
   bool shuffle = false;  // another permutation in every sweep, by (seed, number of the sweep)
   uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kShort;
+  std::string data_name = "data", label_name = "softmax_label";  // of arrays that are given without names
 };
 
 // One array of samples, in order along the batch axis of `layout` (see DataDesc). Several iterators may share it.
@@ -39,7 +40,7 @@ class ArrayIter : public DataIter {
  public:
   // Throws DataError, saying which array: different numbers of samples, a batch size that does not go with the data.
   ArrayIter(std::vector<ArrayData> data, std::vector<ArrayData> label, const ArrayIterOptions& options);
-  // One array called "data", one called "softmax_label".
+  // One array of each, called as the options say.
   ArrayIter(HostTensor data, HostTensor label, const ArrayIterOptions& options);
 
   std::vector<DataDesc> ProvideData() const override { return Describe(data_); }
