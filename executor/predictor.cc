@@ -107,6 +107,7 @@ void Predictor::CheckInputs(const Map& inputs) const {
     const auto found = inputs.find(desc.name);
     if (found == inputs.end()) throw DataError(fmt::format("input \"{}\" is missing", desc.name));
     const Shape& shape = found->second.shape();
+    if (std::ranges::count(shape, 0) > 0) throw DataError(fmt::format("input \"{}\" {} is empty", desc.name, shape));
     bool fits = shape.rank() == desc.shape.rank();
     for (int axis = 0; fits && axis < shape.rank(); ++axis) fits = shape[axis] <= desc.shape[axis];
     if (fits) continue;
@@ -115,8 +116,17 @@ void Predictor::CheckInputs(const Map& inputs) const {
   }
 }
 
-std::vector<Tensor> Predictor::Run(Group* group, Batch batch) const {
-  group->Forward(std::move(batch), Mode::kPredict);
+template <class Map>
+std::vector<Tensor> Predictor::Run(Group* group, Batch batch, const Map& inputs) const {
+  try {
+    group->Forward(std::move(batch), Mode::kPredict);
+  } catch (const ShapeError& e) {
+    std::string given;
+    for (const auto& [name, value] : inputs) {
+      given += fmt::format("{}\"{}\" {}", given.empty() ? "" : ", ", name, value.shape());
+    }
+    Throw<ShapeError>("the model does not take {}: {}", given, e.message());
+  }
   std::vector<Tensor> outputs = group->Outputs();
   for (const Tensor& output : outputs) output.Wait();
   return outputs;
@@ -129,7 +139,7 @@ std::vector<HostTensor> Predictor::Predict(const HostTensorMap& inputs) const {
   const Turn turn(*this);
   const TeamScope team(options_.threads);  // the engine works in this thread: for what it copies, in and out
   std::vector<HostTensor> outputs;
-  for (const Tensor& output : Run(turn.group(), std::move(batch))) outputs.push_back(output.ToHost());
+  for (const Tensor& output : Run(turn.group(), std::move(batch), inputs)) outputs.push_back(output.ToHost());
   return outputs;
 }
 
@@ -146,7 +156,7 @@ std::vector<Tensor> Predictor::Predict(const TensorMap& inputs) const {
     batch.device_data.Set(batch.device_data.size(), {inputs.at(name).For(turn.group()->engine())});
   }
   std::vector<Tensor> outputs;
-  for (const Tensor& output : Run(turn.group(), std::move(batch))) {
+  for (const Tensor& output : Run(turn.group(), std::move(batch), inputs)) {
     outputs.push_back(output.For(inputs.begin()->second.engine()));
   }
   return outputs;

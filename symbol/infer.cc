@@ -61,8 +61,8 @@ bool FollowsBatch(const Node& node) {
   return attrs.contains("batches") || attrs.contains("begin_batches") || attrs.contains("end_batches");
 }
 
-void CheckComplete(const Graph& graph, const ValueIndex& values, const FixedPoint& facts,
-                   std::optional<int64_t> batch) {
+void CheckComplete(const Graph& graph, const ValueIndex& values, const FixedPoint& facts, std::optional<int64_t> batch,
+                   const ShapeMap& known) {
   std::string arguments;
   size_t count = 0;
   int first_other = -1;  // value of an operator
@@ -77,7 +77,13 @@ void CheckComplete(const Graph& graph, const ValueIndex& values, const FixedPoin
     }
   }
   if (count > kMaxListed) arguments += fmt::format(" and {} more", count - kMaxListed);
-  if (count > 0) Throw<ShapeError>("the shapes of these arguments do not follow from what is known: {}", arguments);
+  if (count > 0) {
+    std::string given;
+    for (const auto& [name, shape] : known) {
+      if (shape.IsKnown()) given += fmt::format("{}{} {}", given.empty() ? "; given: " : ", ", name, shape);
+    }
+    Throw<ShapeError>("the shapes of these arguments do not follow from what is known: {}{}", arguments, given);
+  }
   if (first_other >= 0) {
     const int n = values.producer(first_other);
     const Node& node = *graph.nodes[n];
@@ -132,7 +138,7 @@ InferredShapes InferSymbol(const Symbol& symbol, const ShapeMap& known, bool mus
   const std::optional<int64_t> batch = LikelyBatch(graph, known);
   FixedPoint facts = Start(graph, values, &known, nullptr, batch);
   facts.RunAssuming();
-  if (must_be_complete) CheckComplete(graph, values, facts, batch);
+  if (must_be_complete) CheckComplete(graph, values, facts, batch, known);
   InferredShapes result;
   result.complete = true;
   for (int v = 0; v < values.size(); ++v) result.complete = result.complete && IsComplete(facts[v].shape);
@@ -246,7 +252,7 @@ NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap&
   if (!batch) batch = BatchOf(graph, shapes, batch_axes);
   FixedPoint facts = Start(graph, values, &shapes, &dtypes, batch);
   facts.RunAssuming();
-  CheckComplete(graph, values, facts, batch);
+  CheckComplete(graph, values, facts, batch, shapes);
   facts.RunWithDefault();
   std::vector<InferContext::BatchPlace> places(graph.nodes.size());
   for (int v = 0; v < values.size(); ++v) {

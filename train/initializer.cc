@@ -340,8 +340,16 @@ void SetInitialParams(ExecutorGroup* group, const Model& values, const Initializ
     }
   }
   HostTensorMap params = values.params, aux = values.aux;
-  for (auto& [name, value] : InitialValues(group->symbol(), missing, weights, seed)) {
-    (auxiliary.contains(name) ? aux : params)[name] = std::move(value);
+  try {
+    for (auto& [name, value] : InitialValues(group->symbol(), missing, weights, seed)) {
+      (auxiliary.contains(name) ? aux : params)[name] = std::move(value);
+    }
+  } catch (const ModelError& e) {  // an array may have been forgotten
+    std::string given;
+    for (const auto* list : {&group->options().data, &group->options().labels}) {
+      for (const DataDesc& desc : *list) given += fmt::format("{}\"{}\"", given.empty() ? "" : ", ", desc.name);
+    }
+    Throw<ModelError>("{}; only {} are data and labels", e.message(), given);
   }
   group->SetParams(params, aux);
 }

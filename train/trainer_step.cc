@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -134,6 +135,20 @@ std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& ba
 
 namespace {
 
+// Empty where all of an array are; else " (element 3 is nan, of sample 1 of the batch, row 7 of the data)".
+std::string WhereNotFinite(const HostTensor& array, int batch_axis, const std::vector<int64_t>& rows) {
+  if (flat::AllFinite(array.dtype(), array.raw(), array.elements())) return {};
+  StepStatus status;
+  flat::CheckFinite(array.dtype(), array.raw(), array.elements(), 0, 0, &status);
+  std::string sample;
+  if (batch_axis >= 0) {
+    const int64_t number = status.element / array.shape().CountFrom(batch_axis + 1) % array.shape()[batch_axis];
+    sample = fmt::format(", of sample {} of the batch", number);
+    if (number < std::ssize(rows)) sample += fmt::format(", row {} of the data", rows[static_cast<size_t>(number)]);
+  }
+  return fmt::format(" (element {} is {}{})", status.element, status.value, sample);
+}
+
 // Empty where all are. `first_sample`: of the step, the first of the batch that was watched.
 std::string WhereNotFinite(const ExecutorGroup::Watched& watched, int64_t first_sample) {
   StepStatus status;
@@ -157,10 +172,13 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
   std::string found;
   const std::string watched = group_->watch();
   try {
-    for (size_t i = 0; i < batch->data.size(); ++i) {
-      const HostTensor& data = batch->data[i];
-      if (flat::AllFinite(data.dtype(), data.raw(), data.elements())) continue;
-      return fmt::format(", nor is its input \"{}\"", group_->options().data[i].name);
+    const GroupOptions& options = group_->options();
+    for (const auto& [what, arrays, descs] :
+         {std::tuple("input", &batch->data, &options.data), std::tuple("label", &batch->label, &options.labels)}) {
+      for (size_t i = 0; i < arrays->size() && i < descs->size(); ++i) {
+        const std::string place = WhereNotFinite((*arrays)[i], (*descs)[i].BatchAxis(), batch->index);
+        if (!place.empty()) return fmt::format(", nor is its {} \"{}\"{}", what, (*descs)[i].name, place);
+      }
     }
     group_->Watch(".*");
     uint32_t number = 0;

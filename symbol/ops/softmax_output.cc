@@ -60,6 +60,14 @@ void InferLabel(InferContext& c, Value data, Value label) {
     rule::SameShape({data, label});
     return;
   }
+  const bool of_positions = label.shape() && in.rank() > 2 && !attrs.preserve_shape && !attrs.multi_output &&
+                            (*label.shape() == in.Erase(-1) || *label.shape() == in.Erase(1));
+  if (of_positions) {
+    Throw<ShapeError>(
+        "data {} with label {}: classes of each position are asked for by preserve_shape, along the last axis, or by "
+        "multi_output, along axis 1; without, a sample has one class, label {}",
+        in, *label.shape(), ClassNumbersShape(attrs, in));
+  }
   if (!label.shape() && !c.may_assume()) return;  // it may yet turn out to be probabilities
   label.Set(ClassNumbersShape(attrs, in));
   Shape back = in;

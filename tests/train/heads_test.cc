@@ -141,6 +141,51 @@ TEST(Heads, ALabelMayHaveAnotherName) {
             "array so");
 }
 
+TEST(Heads, ForgottenArraysAreToldFromThoseThatAreGiven) {
+  const Symbol both = FullyConnected(Variable("left"), {.num_hidden = 2}, "l") +
+                      FullyConnected(Variable("right"), {.num_hidden = 2}, "r");
+  const Symbol net = MakeLoss(Square(both - Variable("number")), {}, "loss");
+  const auto message = [&](const std::vector<ArrayData>& data, const std::vector<ArrayData>& labels) {
+    ArrayIter batches(data, labels, {.batch_size = 4});
+    Trainer trainer(net, {.devices = Devices(1)});
+    return MessageOf([&] { trainer.Fit(batches, {}); });
+  };
+  const ArrayData left{"left", Values({kSamples, 4})}, right{"right", Values({kSamples, 4})},
+      number{"number", Values({kSamples, 2})};
+  EXPECT_EQ(message({left, right}, {number}), "nothing was thrown");
+  const std::string no_label = message({left, right}, {}), no_data = message({left}, {number});
+  EXPECT_NE(no_label.find("\"number\""), std::string::npos) << no_label;
+  EXPECT_NE(no_label.find("; only \"left\", \"right\" are data and labels"), std::string::npos) << no_label;
+  EXPECT_NE(no_data.find("right, r_weight (2, ?); given: left (4, 4), number (4, 2)"), std::string::npos) << no_data;
+}
+
+TEST(Heads, BytesThatParametersFollowAreNamed) {
+  const HostTensor bytes(DType::kUInt8, {kSamples, 4});
+  ArrayIter data(bytes, *Classes(3), {.batch_size = 4});
+  Trainer trainer(SoftmaxOutput(Scores(), {}, "softmax"), {.devices = {Cpu(0)}});
+  const std::string message = MessageOf([&] { trainer.Fit(data, {}); });
+  EXPECT_NE(message.find("is uint8, as the data \"data\" are"), std::string::npos) << message;
+}
+
+TEST(Heads, NumbersThatAreNotFiniteAreFoundInTheData) {
+  const Symbol net = LinearRegressionOutput(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), {}, "reg");
+  const auto message = [&](int64_t bad_data, int64_t bad_label) {
+    HostTensor data = *Values({kSamples, 4}), label = *Values({kSamples, 2});
+    if (bad_data >= 0) data.Set(bad_data, std::nan(""));
+    if (bad_label >= 0) label.Set(bad_label, std::nan(""));
+    ArrayIter batches(data, label, {.batch_size = 4, .label_name = "reg_label"});
+    Trainer trainer(net, {.devices = Devices(1)});
+    return MessageOf([&] { trainer.Fit(batches, {}); });
+  };
+  const std::string in_data = message(22, -1), in_label = message(-1, 11);
+  EXPECT_NE(in_data.find("nor is its input \"data\" (element 6 is nan, of sample 1 of the batch, row 5 of the data)"),
+            std::string::npos)
+      << in_data;
+  EXPECT_NE(in_label.find("nor is its label \"reg_label\" (element 3 is nan, of sample 1 of the batch, row 5"),
+            std::string::npos)
+      << in_label;
+}
+
 // A network of two outputs, one of them a loss whose target only training has.
 Model WithLoss() {
   const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
@@ -166,6 +211,17 @@ TEST(Heads, ALossWhoseTargetNobodyGivesIsNotPredicted) {
   const Model exported = ParseOnnx(SerializeOnnx(model));
   EXPECT_EQ(exported.symbol.size(), 1);
   EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
+}
+
+TEST(Heads, WhatTheModelDoesNotTakeIsNamedFirst) {
+  const Predictor predictor(WithLoss(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}}});
+  EXPECT_TRUE(MessageOf([&] {
+                predictor.Predict({{"data", *Values({2, 3})}});
+              }).starts_with("ShapeError: the model does not take \"data\" (2, 3): "));
+  EXPECT_EQ(MessageOf([&] {
+              predictor.Predict({{"data", HostTensor(DType::kFloat32, {0, 4})}});
+            }),
+            "DataError: input \"data\" (0, 4) is empty");
 }
 
 // A part of a model works with the values that it has; a new head gets initial ones.

@@ -165,9 +165,11 @@ TEST(Trainer, AFailedStepChangesNoParameter) {
   HostTensor images = Ramp({kSamples, 5}, 0.1);
   images.Set(3, std::numeric_limits<double>::quiet_NaN());
   ArrayIter nan(images, Classes(), {.batch_size = 4});
-  EXPECT_EQ(MessageOf<NumericError>([&] { trainer.Fit(nan, {.epochs = 2}); }),
-            "NumericError: output \"softmax_output\" is not finite at step 4, nor is its input \"data\": training has "
-            "diverged; lower the learning rate or look at the data");
+  EXPECT_EQ(
+      MessageOf<NumericError>([&] { trainer.Fit(nan, {.epochs = 2}); }),
+      "NumericError: output \"softmax_output\" is not finite at step 4, nor is its input \"data\" (element 3 is nan, "
+      "of sample 0 of the batch, row 0 of the data): training has diverged; lower the learning rate or look at the "
+      "data");
   EXPECT_EQ(trainer.ToModel().params, before);
   HostTensor labels = Classes();
   labels.Set(0, 17);  // the metric refuses it

@@ -18,6 +18,18 @@
 #include "train/updater/rows.h"
 
 namespace bindery {
+namespace {
+
+// Whose type parameters may have taken on.
+std::string DataOf(DType dtype, const std::vector<DataDesc>& data) {
+  const auto found = std::ranges::find(data, dtype, &DataDesc::dtype);
+  return found == data.end()
+             ? ""
+             : fmt::format(", as the data \"{}\" are (Cast them in the graph, or give others)", found->name);
+}
+
+}  // namespace
+
 // An element as it is stored: a parameter's format may have another order than its axes.
 void ThrowNotFinite(const std::string& parameter, int64_t element, double value) {
   Throw<NumericError>("the gradient of \"{}\" is not finite: element {}, as it is stored, is {}", parameter, element,
@@ -185,7 +197,8 @@ void Updater::Prepare() {
         continue;  // another group's, fixed, or held constant by the graph
       }
       if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
-        Throw<ModelError>("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
+        Throw<ModelError>("parameter \"{}\" is {}{}: parameters are trained in float32 or float64", p.name, p.dtype,
+                          DataOf(p.dtype, group_->options().data));
       }
       adds_up_ |= group_->grad_req(p.name) == GradReq::kAdd;
       const Multipliers multipliers = MultipliersOf(p.name, own->second, multipliers_);
