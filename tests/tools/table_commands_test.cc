@@ -86,7 +86,7 @@ TEST_F(TableCommandsTest, TheSameAsOfAFileThatIsScaledBefore) {
 // Columns in another order are the same; other names are refused.
 TEST_F(TableCommandsTest, FeaturesGoByTheirNames) {
   Succeeds(Train(kData, 2, {"--checkpoints", "run"}));
-  std::string turned = "species,weight,length\n", renamed = "length,wait,species\n";
+  std::string turned = "species,weight,length\n", renamed = "length,weihgt,species\n";
   for (int i = 0; i < 90; ++i) {
     const std::string row = Row(i, false);
     const size_t first = row.find(','), second = row.find(',', first + 1);
@@ -98,7 +98,7 @@ TEST_F(TableCommandsTest, FeaturesGoByTheirNames) {
   Write("renamed.csv", renamed);
   const Words run = {"--checkpoints", "run"};
   EXPECT_EQ(Predict(run, "csv:turned.csv?label=species"), Predict(run, "csv:flowers.csv"));
-  Fails(4, "there is no column \"weight\", which the model has as a feature; did you mean \"wait\"?",
+  Fails(4, "there is no column \"weight\", which the model has as a feature; did you mean \"weihgt\"?",
         {"test", "--checkpoints", "run", "--data", "csv:renamed.csv"});
 }
 
