@@ -57,41 +57,32 @@ struct Row {
       scores[s] = s >= seen.first && s < seen.last ? score : -INFINITY;
     }
   }
-
-  // Of a row of scores the probabilities in their place, or zeros. Gradients make them of the scores, too: a maximum in
-  // double that is kept in float may be far from it.
-  struct Sum {
-    double maximum = 0, log_sum = 0;
-  };
-  static Sum Softmax(std::vector<double>* scores) {
-    double max = -INFINITY, sum = 0;
-    for (const double score : *scores) {
-      if (score > max || std::isnan(score)) max = score;
-    }
-    for (double& score : *scores) sum += score = max == -INFINITY ? 0 : std::exp(score - max);
-    if (sum == 0) return {};
-    for (double& score : *scores) score /= sum;
-    return {max, std::log(sum)};
-  }
 };
 
 // (query, key, value [, mask]) -> output, maximum, log_sum
 MaybeKernel MakeAttention(const KernelSpec& spec) {
   const Row row(spec, spec.attributes<AttentionAttrs>(), 0);
+  const bool kept_in_float = spec.outputs[1].dtype != DType::kFloat64;
   return InDouble(spec, [=](const Tensors& t) {
     const AttentionForm& f = row.f;
     std::vector<double> scores(f.keys), slopes(f.keys);
     row.ForEach([&](int64_t n, int64_t h, int64_t g, int64_t i) {
       row.Compute(t.in[0] + Row::At(f.query, n, h, i), t.in[1] + Row::At(f.key, n, g, 0),
                   row.attrs.masked ? t.in[3] : nullptr, n, h, i, scores.data(), slopes.data());
-      const Row::Sum sum = Row::Softmax(&scores);
-      const int64_t place = (n * f.heads + h) * f.queries + i;
-      t.out[1][place] = sum.maximum;
-      t.out[2][place] = sum.log_sum;
-      double* y = t.out[0] + Row::At(f.output, n, h, i);
+      double max = -INFINITY, sum = 0;
       for (int64_t s = 0; s < f.keys; ++s) {
+        if (scores[s] > max || std::isnan(scores[s])) max = scores[s];
+      }
+      for (int64_t s = 0; s < f.keys && max != -INFINITY; ++s) sum += scores[s] = std::exp(scores[s] - max);
+      const int64_t place = (n * f.heads + h) * f.queries + i;
+      // What the maximum loses in float the other has: their sum is what counts.
+      const double kept = kept_in_float ? static_cast<float>(max) : max;
+      t.out[1][place] = sum == 0 ? 0 : kept;
+      t.out[2][place] = sum == 0 ? 0 : max - kept + std::log(sum);
+      double* y = t.out[0] + Row::At(f.output, n, h, i);
+      for (int64_t s = 0; s < f.keys && sum != 0; ++s) {
         const double* value = t.in[2] + Row::At(f.value, n, g, s);
-        for (int64_t e = 0; e < f.width; ++e) y[e] += scores[s] * value[e];
+        for (int64_t e = 0; e < f.width; ++e) y[e] += scores[s] / sum * value[e];
       }
     });
   });
@@ -111,12 +102,11 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
       const double *q = t.in[1] + at_query, *dy = t.in[0] + at_output, *y = t.in[output] + at_output;
       row.Compute(q, t.in[2] + Row::At(f.key, n, g, 0), attrs.masked ? t.in[4] : nullptr, n, h, i, scores.data(),
                   slopes.data());
-      Row::Softmax(&scores);
       double dot = 0;
       for (int64_t e = 0; e < f.width; ++e) dot += dy[e] * y[e];
       for (int64_t s = 0; s < f.keys; ++s) {
         const int64_t at_key = Row::At(f.key, n, g, s), at_value = Row::At(f.value, n, g, s);
-        const double p = scores[s];
+        const double p = std::exp(scores[s] - t.in[output + 1][place] - t.in[output + 2][place]);
         double dp = 0;
         for (int64_t e = 0; e < f.width; ++e) {
           dp += dy[e] * t.in[3][at_value + e];
