@@ -27,7 +27,11 @@ void InferLosses(const CrossEntropyAttrs& attrs, Value data, Value label, Value 
   rule::ExpectFloat(data);
   rule::SameDType({data, weight});
   for (const Value& value : of_labels) {
-    if (data.dtype()) value.SetDType(rule::StatisticsDType(*data.dtype()));
+    if (data.dtype()) {
+      value.SetDType(rule::StatisticsDType(*data.dtype()));
+    } else if (value.dtype() && SizeOf(*value.dtype()) < 4) {
+      Throw<ShapeError>("losses are float32 or float64, got {}", *value.dtype());
+    }
   }
   if (!data.shape()) return;
   const int axis = rule::Axis(attrs.axis, *data.shape());

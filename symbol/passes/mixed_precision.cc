@@ -187,7 +187,11 @@ class Mixer {
       if (known->inputs[i]) continue;
       // What says nothing about any other type is no operand, but indices or lengths, which must stay exact.
       const std::optional<Inferred> lowered = InferNode(node, types);
-      if (!lowered || KnownTypes(*lowered) == KnownTypes(*known) + 1) types[i] = actual[i];
+      if (!lowered) {
+        types[i] = DType::kFloat32;
+      } else if (KnownTypes(*lowered) == KnownTypes(*known) + 1) {
+        types[i] = actual[i];
+      }
     }
     return Complete(node, types);
   }
