@@ -73,7 +73,8 @@ std::map<std::string, TrainedInput> TrainedInputs(const Model& model) {
     const std::optional<Shape> shape = ParseExtents(line.substr(extents + 1, name - extents - 1));
     if (!shape) continue;
     try {
-      inputs[std::string(line.substr(name + 1))] = {ParseDType(line.substr(0, extents)), *shape};
+      const DType dtype = ParseDType(line.substr(0, extents));
+      inputs[std::string(line.substr(name + 1))] = {dtype, *shape};
     } catch (const Error&) {  // of a later version, or written by hand: it only tells what is likely
     }
   }
