@@ -55,6 +55,7 @@ template <class Api>
 class ChosenLibrary {
  public:
   using ApiPtr = std::shared_ptr<const Api>;
+  explicit ChosenLibrary(const AboutLibrary& about = Api::kAbout) : about_(about) {}
   static ChosenLibrary& The() {
     static auto& chosen = *new ChosenLibrary;
     return chosen;
@@ -69,19 +70,20 @@ class ChosenLibrary {
   }
   // Null if there is none, or the environment has NAME=no now. Throws Error if that is neither yes nor no.
   ApiPtr Get() {
-    if (!SwitchOf(Api::kAbout.name, true)) return nullptr;
+    if (!SwitchOf(about_.name, true)) return nullptr;
     const std::lock_guard lock(mutex_);
     if (api_) return *api_;
     try {
-      api_ = Open(Api::kAbout.file);
+      api_ = Open(about_.file);
     } catch (const DeviceError& error) {
       api_ = nullptr;
-      LogLine(LogLevel::kWarning, fmt::format("{}: {}", Api::kAbout.without, error.message()));
+      LogLine(LogLevel::kWarning, fmt::format("{}: {}", about_.without, error.message()));
     }
     return *api_;
   }
 
  private:
+  const AboutLibrary about_;
   std::mutex mutex_;
   std::optional<ApiPtr> api_;  // none: nobody has asked
 };

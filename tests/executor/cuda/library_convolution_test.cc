@@ -252,8 +252,7 @@ TEST_F(CudaLibraryConvolutionTest, ALibraryThatIsNotThereSaysWhy) {
 TEST_F(CudaLibraryConvolutionTest, TheSwitch) {
   std::vector<std::string> lines;
   SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
-  cuda::ChosenLibrary<cuda::CudnnApi> library(
-      {.name = "BINDERY_CUDNN", .file = "libm.so.6", .open = &cuda::OpenCudnn, .without = "no cuDNN"});
+  cuda::ChosenLibrary<cuda::CudnnApi> library({.name = "BINDERY_CUDNN", .file = "libm.so.6", .without = "no cuDNN"});
   for (const char* const choice : {"no", "yes", ""}) {
     ::setenv("BINDERY_CUDNN", choice, 1);
     EXPECT_EQ(library.Get(), nullptr);
