@@ -90,8 +90,9 @@ const std::vector<Choices>& AllChoices() {
        {{"constant()", "the base"},
         {"factor(step, factor, floor=1e-8)", "times `factor` after every `step` steps, but no less than `floor`"},
         {"steps(at, factor=0.1)", "times `factor` behind each of the steps at = \"15;25\""},
-        {"poly(max, power=2, final=0)", "falls to `final` at step `max`, as (1 - part that is done)^power"},
-        {"cosine(max, final=0)", "falls to `final` at step `max`, as half a wave"},
+        {"poly(max, power=2, final=0)",
+         "falls to `final` at step `max`, by epochs behind epoch `max`, as (1 - part that is done)^power"},
+        {"cosine(max, final=0)", "falls to `final` at step `max`, by epochs behind epoch `max`, as half a wave"},
         {"one_cycle(max, rise=0.3, start=25, end=10000, curve=cosine)",
          "in the part `rise` of `max` steps up from base / start to the base, then down to base / start / end, by "
          "curve=cosine or linear; PyTorch's OneCycleLR"},

@@ -27,7 +27,8 @@ constexpr Purpose kPurposes[] = {
      "Attention=scaled_dot_product_attention, MultiHeadAttention=MultiheadAttention, Dropout, Resize=interpolate"},
     {"normalisation",
      "BatchNorm=BatchNorm1d to 3d, LayerNorm, RMSNorm, GroupNorm, InstanceNorm, Normalize=what these are, "
-     "LRN=LocalResponseNorm, L2Normalization=normalize, MeanVarianceNormalization"},
+     "LRN=LocalResponseNorm, L2Normalization=normalize, MeanVarianceNormalization, "
+     "Standardize"},
     {"functions of layers",
      "Activation, Relu, Sigmoid, Tanh, Curve, LeakyRelu, Elu, Selu, Celu, Gelu, Swish=SiLU, HardSigmoid, HardSwish, "
      "HardTanh, Relu6, Mish, ThresholdedRelu, Shrink, PRelu, Softmax, LogSoftmax, Hardmax"},
