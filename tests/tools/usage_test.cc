@@ -11,7 +11,8 @@ const Words kCommands = {"train", "test", "predict", "generate", "inspect", "tim
 
 TEST_F(UsageTest, Commands) {
   const std::string known =
-      "known: train, test, predict, generate, inspect, time, devices, verify, convert, operators, choices, manual, completion";
+      "known: train, test, predict, generate, inspect, time, devices, verify, convert, operators, choices, manual, "
+      "completion";
   Fails(2, "a command must come first; " + known, {});
   Fails(2, "a command must come first, got \"--epochs\"; " + known, {"--epochs", "3"});
   Fails(2, "unknown command \"trian\"; did you mean \"train\"?", {"trian"});

@@ -276,7 +276,7 @@ TEST_F(WeightsCommandsTest, MxnetModelsAreModels) {
   Succeeds({"train", "--model", "mlp-symbol.json", "--data", data, "--epochs", "30", "--batch-size", "16",
             "--checkpoints=", "--save", "tuned.pb"});
   EXPECT_EQ(accuracy("tuned.pb"), 1);
-  Fails(2, "--save: expected a name that ends in",
+  Fails(2, "--save: \"tuned-symbol.json\": MXNet's files are read, not written",
         {"train", "--model", "mlp-symbol.json", "--data", data, "--save", "tuned-symbol.json"});
   Write("mlp-0000.params", "damaged");
   Fails(3, "mlp-0000.params: not a file of MXNet's arrays", {"test", "--model", "mlp-symbol.json", "--data", data});

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include "symbol/ops.h"
@@ -251,6 +252,7 @@ TEST(Trainer, OutputsAreJudgedAndNotMetrics) {
 // The last update of a run is seen by no later step.
 TEST(Trainer, ValuesThatAreNotFiniteAreNotSaved) {
   const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/not-finite";
+  std::filesystem::remove_all(folder);  // of a repetition before
   ArrayIter data = Data({.batch_size = kSamples});
   Trainer good(Net(), Here({.optimizer = "sgd(lr=0.1, momentum=0.9)"}));
   EXPECT_EQ(good.Fit(data, {.epochs = 1, .checkpoints = folder}).steps, 1);
@@ -273,6 +275,7 @@ TEST(Trainer, ValuesThatAreNotFiniteAreNotSaved) {
 
 TEST(Trainer, ACheckpointOnRequestDoesNotEndTheRun) {
   const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/on-request";
+  std::filesystem::remove_all(folder);  // of a repetition before
   ArrayIter data = Data();
   Trainer trainer(Net(), Here());
   const FitResult result =
