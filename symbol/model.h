@@ -30,8 +30,8 @@ Model Cut(const Model& model, const Symbol& symbol);
 // head reads and nobody gives, as `is_given` has it by name. All heads, if none would be left.
 Symbol WithoutTargets(const Symbol& symbol, const std::function<bool(const std::string& variable)>& is_given);
 
-// What a trained model was given, where its graph leaves that open: kept among the metadata ("bindery.inputs"). It tells
-// who has to know shapes before data come; other extents and types may come all the same.
+// What a trained model was given, where its graph leaves that open: kept among the metadata ("bindery.inputs"). It
+// tells who has to know shapes before data come; other extents and types may come all the same.
 struct TrainedInput {
   DType dtype = DType::kFloat32;
   Shape shape = {};  // the batch's extent is kUnknownDim

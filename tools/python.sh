@@ -1,8 +1,8 @@
 # Sourced by what compares with systems that come as Python packages. Neither build nor tests need any of them.
 #
 # `find_python SYSTEM [PACKAGE...]` sets $python to an interpreter that can import NumPy, the system, and the packages:
-# the one that a variable with the system's name in capitals names (PYTORCH, MXNET), or that of an environment of its own
-# in the user's cache folder, where they are installed the first time. Returns 1, and has said why, if it cannot.
+# the one that a variable with the system's name in capitals names (PYTORCH, MXNET), or that of an environment of its
+# own in the user's cache folder, where they are installed the first time. Returns 1, and has said why, if it cannot.
 find_python() {
   local system=$1 named=${1^^} environment=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/bindery-$1
   local versions="3.13 3.12 3.11 3.10 3" modules=$1 version

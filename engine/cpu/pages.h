@@ -10,9 +10,9 @@ inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
 int64_t PageBytes();
 
-// Address space without memory: `bytes` is a multiple of PageBytes(). Aligned to kHugePageBytes, unless it is less: then
-// the system puts neighbours together, so that thousands of them are few of the mappings that a process may have. Null
-// if refused.
+// Address space without memory: `bytes` is a multiple of PageBytes(). Aligned to kHugePageBytes, unless it is less:
+// then the system puts neighbours together, so that thousands of them are few of the mappings that a process may have.
+// Null if refused.
 char* ReservePages(int64_t bytes);
 
 // Gives memory to reserved pages: huge ones where the system has them, touched by `threads`, zero. False if memory is

@@ -4,8 +4,9 @@
 // updates). An access is *granted* when nothing that excludes it is ahead of it: a shared one when no exclusive access
 // is ahead, an exclusive one when it is at the head. So the granted accesses of a variable are always the head alone,
 // or a run of shared ones from the head on. An access leaves the queue when it is finished, or when a thread gives up
-// waiting for it; whoever nothing excludes any more is granted. A *claim* is a set of accesses, at most one per variable; it may go ahead when all are granted.
-// Claims are entered whole, under one lock, so all queues agree on one order and nothing can wait in a circle.
+// waiting for it; whoever nothing excludes any more is granted. A *claim* is a set of accesses, at most one per
+// variable; it may go ahead when all are granted. Claims are entered whole, under one lock, so all queues agree on one
+// order and nothing can wait in a circle.
 //
 // Records are intrusive and belong to the claim: nothing here allocates. Not thread safe: the engine's mutex protects
 // it.

@@ -77,8 +77,8 @@ bool IsReadable(const httplib::Request& request, httplib::Response* response) {
 }
 
 // Ends the connection behind this answer: what the library has not read of the request, it would take for the next one.
-// It heeds no "Connection: close" of an answer, but ends where who provides a body gives up, which is here once all of it
-// is written. Of answers to HEAD it would not ask for one.
+// It heeds no "Connection: close" of an answer, but ends where who provides a body gives up, which is here once all of
+// it is written. Of answers to HEAD it would not ask for one.
 void EndBehind(const httplib::Request& request, httplib::Response* response) {
   std::string body = request.method == "HEAD" ? "" : std::move(response->body);
   const std::string type = response->get_header_value("Content-Type");

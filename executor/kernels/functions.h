@@ -209,8 +209,8 @@ struct SoftSignGrad : Function<"softsign", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto dy, auto y) const { return dy * ((1 - abs(y)) * (1 - abs(y))); }
 };
 
-// Curves, in the order of CurveType: f(x) with two numbers a and b, and its slope there, at bends that of PyTorch: of the
-// left, but at the low end of hard_tanh.
+// Curves, in the order of CurveType: f(x) with two numbers a and b, and its slope there, at bends that of PyTorch: of
+// the left, but at the low end of hard_tanh.
 struct LeakyRelu : Function<"leaky_relu", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto a, auto) const { return x < 0 ? a * x : x; }
   constexpr auto slope(auto x, auto a, auto) const { return x > 0 ? Value<decltype(x)>(1) : a; }

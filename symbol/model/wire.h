@@ -1,5 +1,5 @@
-// What is checked before a message is parsed, so that a hostile file cannot make the parser allocate more than some tens
-// of times the file's own size, as messages of two bytes do, and so that nothing in a file is ignored.
+// What is checked before a message is parsed, so that a hostile file cannot make the parser allocate more than some
+// tens of times the file's own size, as messages of two bytes do, and so that nothing in a file is ignored.
 #pragma once
 
 #include <cstdint>

@@ -27,9 +27,9 @@ inline constexpr int kExportOpset = 17;
 bool IsExported(const Node& node);                                       // is there a function for it?
 const HostTensor* ValueOf(const Model& model, const std::string& name);  // of a parameter or state; null for others
 GivenTypes TypesOfValues(const Symbol& symbol, const Model& model);      // of those
-// What the file is to hold: losses predict, nothing is dropped, labels and targets are not asked for, numbers have types,
-// and what is made of others, and is not exported as it is, is that as far as shapes are known. `with_extents`: inputs
-// that leave them open have those of the training.
+// What the file is to hold: losses predict, nothing is dropped, labels and targets are not asked for, numbers have
+// types, and what is made of others, and is not exported as it is, is that as far as shapes are known. `with_extents`:
+// inputs that leave them open have those of the training.
 Symbol InferenceForm(const Model& model, bool with_extents);
 
 class Exporter;

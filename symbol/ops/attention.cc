@@ -255,9 +255,9 @@ const OpDef& AttentionOp() {
   return op;
 }
 
-// With p = exp(s - maximum - log_sum) of the scores s, and dp = dy v^T: ds = p (dp - sum_e dy_e y_e) for each query, and
-// dv = p^T dy, dq = scale ds k, dk = scale ds^T q. Of maximum + log_sum nothing of the latter would be left where a mask
-// of great numbers hides all keys.
+// With p = exp(s - maximum - log_sum) of the scores s, and dp = dy v^T: ds = p (dp - sum_e dy_e y_e) for each query,
+// and dv = p^T dy, dq = scale ds k, dk = scale ds^T q. Of maximum + log_sum nothing of the latter would be left where a
+// mask of great numbers hides all keys.
 const OpDef& AttentionGradOp() {
   static const OpDef op = {
       .name = "AttentionGrad",

@@ -75,8 +75,9 @@ struct KeyRange {
 };
 KeyRange SeenKeys(const AttentionAttrs& attrs, int64_t query, int64_t keys);
 
-const OpDef& AttentionOp();  // (query, key, value [, mask]) -> output, maximum, log_sum (N, H, T), which are hidden
-const OpDef&
-AttentionGradOp();  // (dy, query, key, value [, mask], output, maximum, log_sum) -> dq, dk, dv [, d scores]
+// (query, key, value [, mask]) -> output, maximum, log_sum (N, H, T), which are hidden
+const OpDef& AttentionOp();
+// (dy, query, key, value [, mask], output, maximum, log_sum) -> dq, dk, dv [, d scores]
+const OpDef& AttentionGradOp();
 
 }  // namespace bindery

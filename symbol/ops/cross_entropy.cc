@@ -20,8 +20,8 @@ void CheckCrossEntropyAttrs(const AnyAttrs& any) {
   }
 }
 
-// `of_labels` have data's shape without the axis, and not 16 bits, in which their sum would be lost; the labels may have
-// any type.
+// `of_labels` have data's shape without the axis, and not 16 bits, in which their sum would be lost; the labels may
+// have any type.
 void InferLosses(const CrossEntropyAttrs& attrs, Value data, Value label, Value weight,
                  std::initializer_list<Value> of_labels) {
   rule::ExpectFloat(data);

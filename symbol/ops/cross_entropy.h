@@ -28,8 +28,8 @@ struct CrossEntropyAttrs {
 };
 
 // data, with K classes along the axis; label of any type, data's shape without the axis; class_weight (K) -> the loss
-// of each label, and its weight w[label], 0 where it is ignored, both of float32 for data of 16 bits. With lp = data - log sum e^data (or data, if
-// log_input) and a = label_smoothing
+// of each label, and its weight w[label], 0 where it is ignored, both of float32 for data of 16 bits. With lp = data -
+// log sum e^data (or data, if log_input) and a = label_smoothing
 //   loss = (1 - a) w[label] -lp[label] + a / K sum_k w_k -lp_k
 // as in PyTorch's cross_entropy. DataError, when run, for a label that is no class. The weights have no gradient.
 const OpDef& CrossEntropyOp();

@@ -18,8 +18,8 @@ enum class HeadKind {
 };
 HeadKind HeadKindOf(const Node& head);
 
-// How a head without batch axis is merged over devices: as it is annotated ("merge": see symbol/symbol.h), or as what it
-// hands on is (MakeLoss, BlockGrad, casts), times a number, or added up. Empty: nobody says.
+// How a head without batch axis is merged over devices: as it is annotated ("merge": see symbol/symbol.h), or as what
+// it hands on is (MakeLoss, BlockGrad, casts), times a number, or added up. Empty: nobody says.
 std::string MergeRuleOf(const Entry& head);
 
 // Where a head, handed on like that, is a mean over the samples (Mean) of which the update makes a mean once more: that

@@ -2,8 +2,8 @@
 // sample's place in the whole batch and the element's place in the sample alone, as with Dropout: the same on any
 // device, in any split and after a resume. Without samples (a fixed shape) all devices draw the same numbers.
 //
-// Uniform numbers have 24 random bits in every type, those that categories are chosen by 53; rounding to the element type
-// may give the upper bound, but of float32 and float64 never that of 0 to 1. No gradient passes.
+// Uniform numbers have 24 random bits in every type, those that categories are chosen by 53; rounding to the element
+// type may give the upper bound, but of float32 and float64 never that of 0 to 1. No gradient passes.
 #pragma once
 
 #include "symbol/op_def.h"

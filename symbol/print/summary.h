@@ -9,8 +9,8 @@
 
 namespace bindery {
 
-// Variables that come with each batch, by name: those named in `shapes`, labels (ListLabels), and what an operator takes
-// as its first input and is declared for batches of any size. The others are parameters.
+// Variables that come with each batch, by name: those named in `shapes`, labels (ListLabels), and what an operator
+// takes as its first input and is declared for batches of any size. The others are parameters.
 std::set<std::string> ListGiven(const Symbol& symbol, const ShapeMap& shapes);
 
 // A table: layer (operator), output shape, parameters, previous layers; totals below. Shapes as far as they are known,

@@ -1,4 +1,5 @@
-// Losses of one's own, and what follows from a network's heads: how they are merged and divided, measured and predicted.
+// Losses of one's own, and what follows from a network's heads: how they are merged and divided, measured and
+// predicted.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -4,8 +4,8 @@
 # docs/performance.md. Options: --help.
 #
 # Builds what it needs of Bindery, or takes it from the folder that BINDERY_TEST_BIN names, like bazel-bin. The peers:
-# tools/python.sh; one that cannot be had is named, and left out. PyTorch compiles with g++. jemalloc and tcmalloc are tried
-# where the system has them: on Debian, apt-get install libjemalloc2 libtcmalloc-minimal4.
+# tools/python.sh; one that cannot be had is named, and left out. PyTorch compiles with g++. jemalloc and tcmalloc are
+# tried where the system has them: on Debian, apt-get install libjemalloc2 libtcmalloc-minimal4.
 set -euo pipefail
 root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 here=$root/tools/compare_peers

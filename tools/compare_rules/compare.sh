@@ -5,8 +5,8 @@
 #
 #   compare.sh [pytorch] [chainer] [nnabla] [formulas]     all of them, unless named
 #
-# Builds what it needs of Bindery. The systems: tools/python.sh. Two are no longer maintained: Chainer runs on Python up to
-# 3.11, NNabla up to 3.10, which Debian 12 does not have. What finds no such Python is left out, unless it is named.
+# Builds what it needs of Bindery. The systems: tools/python.sh. Two are no longer maintained: Chainer runs on Python up
+# to 3.11, NNabla up to 3.10, which Debian 12 does not have. What finds no such Python is left out, unless it is named.
 set -euo pipefail
 root=$(realpath -s "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$root/tools/python.sh"

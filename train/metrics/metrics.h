@@ -28,8 +28,8 @@ struct MetricTarget {
 
 struct ClassMetricOptions {
   MetricTarget target = {};
-  // Of the classes, not 0; -1: the last. Left out: 1, as in (N, K, T), or, where only that fits the label, the last, as in (N, T, K).
-  // If both would, (N, K, K) with (N, K), it must be said: ShapeError.
+  // Of the classes, not 0; -1: the last. Left out: 1, as in (N, K, T), or, where only that fits the label, the last, as
+  // in (N, T, K). If both would, (N, K, K) with (N, K), it must be said: ShapeError.
   std::optional<int> axis = {};
   std::optional<double> ignore_label = {};  // positions with this label do not count
 };

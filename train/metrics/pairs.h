@@ -73,7 +73,7 @@ MetricGraph::Check ClassesOnly(const std::string& metric, const MetricArrays& sh
                                const MetricArray& array, const Symbol& classes, int64_t count,
                                std::optional<double> ignore);
 
-ClassMetricOptions Checked(const char* metric,
-                           ClassMetricOptions options);  // throws Error for axis 0 and others below -1
+// Throws Error for axis 0 and others below -1.
+ClassMetricOptions Checked(const char* metric, ClassMetricOptions options);
 
 }  // namespace bindery

@@ -18,10 +18,10 @@
 //   lars(momentum=0.9, eta=0.001, epsilon=0), lamb(beta1=0.9, beta2=0.999, epsilon=1e-6, lower=0, upper=0)
 //                                                with the formulas of engine/kernels/update_rules.h
 //
-// all with lr=, wd=, clip_gradient=, rescale= and clip_norm=. Without lr= the rate is 0.01; that of adam, adamw and lamb
-// 0.001, of nadam and adamax 0.002, of adadelta 1, of ftrl and lars 0.1, of lion 1e-4. A new one is a row (engine/kernels/update_rules.h), or, in a program
-// of one's own, AddOptimizer with a rule from engine/kernels/update_loop.h. Optimizers are immutable: any thread may
-// use them.
+// all with lr=, wd=, clip_gradient=, rescale= and clip_norm=. Without lr= the rate is 0.01; that of adam, adamw and
+// lamb 0.001, of nadam and adamax 0.002, of adadelta 1, of ftrl and lars 0.1, of lion 1e-4. A new one is a row
+// (engine/kernels/update_rules.h), or, in a program of one's own, AddOptimizer with a rule from
+// engine/kernels/update_loop.h. Optimizers are immutable: any thread may use them.
 #pragma once
 
 #include <cstdint>

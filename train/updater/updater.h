@@ -87,9 +87,9 @@ class Updater {
   static constexpr size_t kMaxDevices = 64;
 
   // The group must be bound for training and outlive the updater. Throws Error if heads disagree on who divides, or one
-  // is a Mean over samples, and the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for too many devices, for a loss
-  // scale where no loss is scaled, and for gradients by rows where the optimizer goes by norms of whole parameters or
-  // averages are kept.
+  // is a Mean over samples, and the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for
+  // too many devices, for a loss scale where no loss is scaled, and for gradients by rows where the optimizer goes by
+  // norms of whole parameters or averages are kept.
   Updater(ExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();  // waits for what it pushed, so not from inside an operation, where nobody can
 

@@ -23,8 +23,8 @@ struct AttentionShape {
   int64_t first = 0, last = 0;
 };
 
-// (query, key, value) -> output, maximum, log_sum. `products` (rows, keys), of queries and keys, and `parts` (rows, keys),
-// the probabilities, are scratch, and may be the same memory if they are of one type.
+// (query, key, value) -> output, maximum, log_sum. `products` (rows, keys), of queries and keys, and `parts` (rows,
+// keys), the probabilities, are scratch, and may be the same memory if they are of one type.
 struct AttentionArgs {
   static constexpr const char* kName = "bindery_attention";
   static constexpr const unsigned long long* kImage = bindery_cuda_attention;

@@ -220,8 +220,8 @@ struct LoopsOf {
     std::array<Real*, 4> saved;
     Real *next_cell, *output;
   };
-  // What clipped gates are at most and at least, of the type that they were saved in: such get no gradient. NaN: any may
-  // have one.
+  // What clipped gates are at most and at least, of the type that they were saved in: such get no gradient. NaN: any
+  // may have one.
   struct GateEnds {
     Real low, high;
   };
