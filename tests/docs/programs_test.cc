@@ -47,8 +47,12 @@ TEST_P(Page, PrintsWhatItSays) {
 #endif
   const std::string name = GetParam(), folder = std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
   std::filesystem::create_directories(folder);
-  const Outcome outcome = Process({Root() + "tests/docs/" + name}, folder).Wait(std::chrono::minutes(2));
+  const auto run = [&] { return Process({Root() + "tests/docs/" + name}, folder).Wait(std::chrono::minutes(2)); };
+  const Outcome outcome = run();
   EXPECT_EQ(outcome.status, 0) << outcome;
+  const Outcome again = run();  // where files of the first run lie
+  EXPECT_EQ(again.status, 0) << again;
+  EXPECT_EQ(again.out, outcome.out);
   const Text printed(outcome.out), said(Printed(ReadFile(Root() + (name == "README" ? "" : "docs/") + name + ".md")));
   EXPECT_FALSE(said.rest.empty());
   EXPECT_EQ(printed.rest, said.rest) << outcome;
