@@ -51,7 +51,7 @@ NDArray LeNet(const NDArray& images, const Params& p) {
 }
 
 // (N): of each sample, so that the gradients are sums over samples
-NDArray Loss(const NDArray& scores, const NDArray& labels) {
+NDArray LossOf(const NDArray& scores, const NDArray& labels) {
   return Apply([](const Symbol& x, const Symbol& y) { return SoftmaxCrossEntropy(x, y); }, {scores, labels});
 }
 
@@ -63,7 +63,7 @@ double TrainBatch(const HostTensor& images, const HostTensor& labels, std::vecto
   std::vector<NDArray> losses;
   {
     const RecordScope record;
-    for (size_t d = 0; d < devices.size(); ++d) losses.push_back(Loss(LeNet(xs[d], replicas[d]), ys[d]));
+    for (size_t d = 0; d < devices.size(); ++d) losses.push_back(LossOf(LeNet(xs[d], replicas[d]), ys[d]));
   }
   for (const NDArray& loss : losses) loss.Backward();
   for (size_t i = 0; i < replicas[0].size(); ++i) {
