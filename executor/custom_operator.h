@@ -1,5 +1,6 @@
 // What a program needs to compute operators of its own. Such an operator is described by an OpDef, as ours are, and
-// added by AddOp (symbol/op_def.h; what rules are made of is in symbol/ops/rules.h); then it has kernels:
+// added by AddOp (symbol/op_def.h; what rules are made of is in symbol/ops/rules.h). One that is made of others
+// (symbol/compose.h) is complete then; else it has kernels:
 //
 //   AddReferenceKernel("Radial", MakeReference);   // the formula in double, for every type and every batch
 //   AddKernel("Radial", MakeFast);                 // executor/kernel.h; if the former is too slow
@@ -16,6 +17,7 @@
 #include "executor/kernel.h"
 #include "executor/kernels/cpu/util.h"
 #include "executor/kernels/reference/util.h"
+#include "symbol/compose.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/rules.h"
 
