@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "symbol/onnx/exporter.h"
+#include "symbol/onnx/reader.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery::onnx {
 namespace {
@@ -80,30 +82,43 @@ void ExportGroupNorm(Exporter& ex, const NormalizeAttrs& attrs) {
   ex.Out(attrs.shift ? "Add" : "Mul", {y, stretched(attrs.scale && attrs.shift ? 2 : 1)});
 }
 
+// What (x - m) / sqrt(q + eps) divides, and by what: with the mean m (0 without `center`) and the mean q of squares (with
+// `sum` their sum) over axes; none: all.
+template <class Attrs>
+std::pair<std::string, std::string> Fraction(Exporter& ex, std::string x, const Attrs& attrs,
+                                             const std::vector<int64_t>& axes, DType dtype) {
+  const auto mean = [&](const std::string& value) {
+    std::string result = ex.Add("ReduceMean", {value});
+    if (!axes.empty()) ex.Set("axes", axes);
+    return result;
+  };
+  if (attrs.center) x = ex.Add("Sub", {x, mean(x)});
+  const std::string square = ex.Add("Mul", {x, x});
+  const std::string all =
+      attrs.sum ? ex.Add("ReduceSum", {square, axes.empty() ? "" : ex.Ints(axes, "axes")}) : mean(square);
+  return {x, ex.Add("Sqrt", {ex.Add("Add", {all, ex.Number(attrs.eps, dtype)})})};
+}
+
 // x / sqrt(mean x^2 + eps), or of the sum, from an axis on.
 void ExportUncentered(Exporter& ex, const NormalizeAttrs& attrs) {
-  const DType dtype = ex.DTypeOfInput(0);
   const int64_t rank = ex.RankOfInput(0);
   std::vector<int64_t> axes;
   for (int64_t axis = attrs.axis < 0 ? attrs.axis + rank : attrs.axis; axis < rank; ++axis) axes.push_back(axis);
-  std::string x = ex.In(0), square;
-  if (attrs.center) {
-    const std::string mean = ex.Add("ReduceMean", {x});
-    ex.Set("axes", axes);
-    x = ex.Add("Sub", {x, mean});
-  }
-  square = ex.Add("Mul", {x, x});
-  if (attrs.sum) {
-    square = ex.Add("ReduceSum", {square, ex.Ints(axes, "axes")});
-  } else {
-    square = ex.Add("ReduceMean", {square});
-    ex.Set("axes", axes);
-  }
-  const std::string root = ex.Add("Sqrt", {ex.Add("Add", {square, ex.Number(attrs.eps, dtype)})});
+  const auto [x, root] = Fraction(ex, ex.In(0), attrs, axes, ex.DTypeOfInput(0));
   if (!attrs.scale && !attrs.shift) return ex.Out("Div", {x, root});
   std::string y = ex.Add("Div", {x, root});
   if (attrs.scale && attrs.shift) y = ex.Add("Mul", {y, ex.In(1)});
   ex.Out(attrs.shift ? "Add" : "Mul", {y, ex.In(attrs.scale && attrs.shift ? 2 : 1)});
+}
+
+// Of 16-bit data in float32, as ours.
+void ExportStandardize(Exporter& ex) {
+  const auto& attrs = ex.attrs<StandardizeAttrs>();
+  const DType dtype = ex.DTypeOfInput(0), wide = rule::StatisticsDType(dtype);
+  const auto [x, root] = Fraction(ex, ex.In(0, wide), attrs, attrs.axes, wide);
+  if (dtype == wide) return ex.Out("Div", {x, root});
+  ex.Out("Cast", {ex.Add("Div", {x, root})});
+  ex.Set("to", int64_t{NumberOf(dtype)});
 }
 
 void ExportNormalize(Exporter& ex) {
@@ -134,7 +149,7 @@ void ExportAlong(Exporter& ex) {
 std::span<const ExportRow> NormExports() {
   static constexpr ExportRow kRows[] = {
       {"Curve", ExportCurve},      {"Hardmax", ExportAlong},       {"LRN", ExportLRN},
-      {"LogSoftmax", ExportAlong}, {"Normalize", ExportNormalize},
+      {"LogSoftmax", ExportAlong}, {"Normalize", ExportNormalize}, {"Standardize", ExportStandardize},
   };
   return kRows;
 }

@@ -207,6 +207,31 @@ TEST(OnnxExport, ASliceBackwardToTheEndGoesToTheBeginning) {
   ExpectTheSame(y, {{"x", HostTensor::From({1, 5}, {1, 2, 3, 4, 5})}});
 }
 
+// With sums that 16 bits cannot hold.
+HostTensor LargeValues(DType dtype, const Shape& shape) {
+  HostTensor x(dtype, shape);
+  for (int64_t i = 0; i < x.elements(); ++i) x.Set(i, 300 * std::sin(static_cast<double>(i)));
+  return x;
+}
+
+TEST(OnnxExport, NormsOfOpenExtentsComeBack) {
+  const Shape open = {kUnknownDim, 3, kUnknownDim, kUnknownDim};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    const HostTensorMap values = {{"x", LargeValues(dtype, {2, 3, 4, 5})}};
+    const Symbol x = Variable("x", {.shape = open, .dtype = dtype});
+    for (const Symbol& y :
+         {L2Normalization(x, L2Mode::kChannel, 1e-10, "y"), MeanVarianceNormalization(x, {0, 2, 3}, 1e-9, "y"),
+          Standardize(x, {.center = false}, "y")}) {
+      const std::string bytes = SerializeOnnx({.symbol = y});
+      const Model loaded = ParseOnnx(bytes);
+      EXPECT_EQ(*Graph::Of(loaded.symbol).nodes[0]->declared_shape, open);
+      EXPECT_EQ(NodesOf(bytes).contains("Cast"), dtype == DType::kFloat16);
+      const RunOptions options{.mode = Mode::kPredict, .batch_axes = {{"x", 0}}};
+      ExpectEqual(RunGraph(loaded.symbol, values, options).outputs[0], RunGraph(y, values, options).outputs[0]);
+    }
+  }
+}
+
 TEST(OnnxExport, AHeadTrainedByCtcPredictsProbabilities) {
   const Symbol data = Variable("data", {.shape = Shape{5, 2, 4}});
   const Symbol head = MakeLoss(CTCLoss(data, Variable("label"), {}, "ctc"), {}, "loss");
