@@ -99,12 +99,15 @@ void CheckStandardize(const AnyAttrs& any) {
 
 std::vector<Symbol> ComposeStandardize(const ComposeContext& c) {
   const auto& attrs = c.attrs<StandardizeAttrs>();
-  const DType dtype = c.dtypes[0].value_or(DType::kFloat32);
+  const std::optional<DType> dtype = c.dtypes[0];
+  // A type that is not known yet may follow from what is behind: it is handed on.
+  const bool is_narrow = dtype && rule::StatisticsDType(*dtype) != *dtype;
   const ReduceAttrs over{.axes = attrs.axes, .keepdims = true};
-  Symbol x = Cast(c.inputs[0], {.dtype = rule::StatisticsDType(dtype)});
+  Symbol x = is_narrow ? Cast(c.inputs[0], {.dtype = rule::StatisticsDType(*dtype)}) : c.inputs[0];
   if (attrs.center) x = x - Mean(x, over);
-  const Symbol squares = attrs.sum ? Sum(Square(x), over) : Mean(Square(x), over);
-  return {Cast(x / Sqrt(squares + attrs.eps), {.dtype = dtype}, c.name)};
+  const Symbol root = Sqrt((attrs.sum ? Sum(Square(x), over) : Mean(Square(x), over)) + attrs.eps);
+  if (!is_narrow) return {Div(x, root, c.name)};
+  return {Cast(x / root, {.dtype = *dtype}, c.name)};
 }
 
 }  // namespace

@@ -204,6 +204,17 @@ TEST(InferDTypes, ContradictionsNameTheArgument) {
   EXPECT_EQ(MessageOf<ShapeError>([&] {
               InferDTypes(net, {{"b", DType::kFloat32}});
             }),
+// Neither is it by what is made of others, whose parts may depend on the type.
+TEST(InferDTypes, WhatFollowsThroughANormIsNotGuessed) {
+  for (const L2Mode mode : {L2Mode::kInstance, L2Mode::kChannel}) {
+    const Symbol net = FullyConnected(L2Normalization(Variable("data"), mode), {.num_hidden = 3}, "fc");
+    const Graph graph = Graph::Of(net);
+    const NodeTypes types = InferTypes(graph, {{"data", {4, 5}}}, {{"fc_weight", DType::kFloat16}});
+    EXPECT_EQ(types[graph.IndexOf(net.entry().node)][0].dtype, DType::kFloat16);
+    EXPECT_EQ(types[0][0].dtype, DType::kFloat16);
+  }
+}
+
             "ShapeError: variable \"b\": declared as int32, got float32");
 }
 
