@@ -50,8 +50,13 @@ Symbol WithPredictions(const Symbol& symbol, const Model& model) {
 
 // As inference has it: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
 Symbol WithoutTraining(const Symbol& trained, const Model& model) {
-  const Symbol symbol = WithoutTargets(WithPredictions(trained, model),
-                                       [&](const std::string& name) { return ValueOf(model, name) != nullptr; });
+  const Symbol predicting = WithPredictions(trained, model);
+  // Where no variable has a value, only the labels are known to be no parameters.
+  const bool has_values = !model.params.empty() || !model.aux.empty();
+  const std::set<std::string> labels = ListLabels(predicting);
+  const Symbol symbol = WithoutTargets(predicting, [&](const std::string& name) {
+    return has_values ? ValueOf(model, name) != nullptr : !labels.contains(name);
+  });
   const Graph graph = Graph::Of(symbol);
   const PartialTypes types = InferPartial(graph, TypesOfValues(symbol, model).shapes, nullptr, std::nullopt);
   return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {

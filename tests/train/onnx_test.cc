@@ -154,6 +154,17 @@ TEST(Onnx, AMeanOfCrossEntropiesIsExportedAsProbabilities) {
   EXPECT_LT(MaxAbsDiff(Predict(loaded, data), Predict(expected, data)), 1e-6);
 }
 
+// Without values nobody knows targets, but for labels, from parameters.
+TEST(Onnx, AnArchitectureKeepsItsHeads) {
+  const Symbol x = Variable("data", {.shape = Shape{kUnknownDim, 5}}), label = Variable("label");
+  const Symbol scores = FullyConnected(x, {.num_hidden = 3}, "fa");
+  const Symbol other = Square(FullyConnected(x, {.num_hidden = 3}, "fb"), "other");
+  const Symbol net = Group({SoftmaxOutput(scores, label, {}, "softmax"), MakeLoss(other),
+                            MakeLoss(Square(scores - OneHot(label, {.depth = 3})))});
+  const Model loaded = ParseOnnx(SerializeOnnx({.symbol = net}));
+  EXPECT_EQ(loaded.symbol.ListOutputs(), (std::vector<std::string>{"softmax_output", "other_output"}));
+}
+
 // Layers that ONNX has in another form: gates in another order, the projection within the layer, axes for directions.
 TEST(Onnx, RecurrentLayersComeBack) {
   if (!OnCpusOnly()) GTEST_SKIP() << "of the graph, not of devices";
