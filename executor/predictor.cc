@@ -72,14 +72,14 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
   if (options_.calls == 0) options_.calls = is_cpu ? NumCores() : 1;
   if (options_.threads == 0) options_.threads = std::max(1, NumCores() / options_.calls);
   for (const DataDesc& desc : options_.inputs) input_names_.push_back(desc.name);
-  const auto labels = ListLabels(model.symbol);
   const auto is_given = [&](const std::string& name) {
-    return labels.contains(name) || model.params.contains(name) || model.aux.contains(name) ||
+    return model.params.contains(name) || model.aux.contains(name) ||
            std::ranges::find(input_names_, name) != input_names_.end();
   };
   symbol_ = WithoutTargets(model.symbol, is_given);
+  const auto labels = ListLabels(symbol_);  // need not be given: heads predict without them
   for (const std::string& name : symbol_.ListArguments()) {
-    if (is_given(name)) continue;
+    if (is_given(name) || labels.contains(name)) continue;
     const auto trained = TrainedInputs(model);
     const auto hint = trained.find(name);
     Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape{}", name,

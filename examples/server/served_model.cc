@@ -83,6 +83,10 @@ Model LoadWithWeights(const std::string& path, const std::string& weights) {
 ServedModel Describe(Model model, const std::map<std::string, Shape>& sample_shapes) {
   ServedModel served;
   const auto labels = ListLabels(model.symbol);
+  // As the predictor has it: all but labels is asked for.
+  model.symbol = WithoutTargets(model.symbol, [&](const std::string& name) {
+    return !labels.contains(name) || model.params.contains(name) || model.aux.contains(name);
+  });
   ShapeMap two, three;
   DTypeMap dtypes;
   for (const NodePtr& node : Graph::Of(model.symbol).nodes) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -27,12 +28,23 @@ std::optional<Shape> ParseExtents(std::string_view text) {
   return Shape(extents);
 }
 
-std::set<std::string> VariablesOf(const Entry& head) {
+std::set<std::string> VariablesOf(std::span<const Entry> heads) {
   std::set<std::string> names;
-  for (const NodePtr& node : PostOrder({&head, 1})) {
+  for (const NodePtr& node : PostOrder(heads)) {
     if (node->is_variable()) names.insert(node->name());
   }
   return names;
+}
+
+// What a head reads to predict: one of a label, as SoftmaxOutput, all but that.
+std::set<std::string> ReadToPredict(const Entry& head) {
+  if (!IsLoss(*head.node)) return VariablesOf({&head, 1});
+  std::vector<Entry> inputs;
+  const std::vector<std::string> names = InputNames(*head.node);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != "label") inputs.push_back(head.node->inputs()[i]);
+  }
+  return VariablesOf(inputs);
 }
 
 }  // namespace
@@ -52,11 +64,11 @@ Symbol WithoutTargets(const Symbol& symbol, const std::function<bool(const std::
   };
   std::set<std::string> read;  // by the others
   for (const Entry& head : symbol.entries()) {
-    if (!is_loss(head)) read.merge(VariablesOf(head));
+    if (!is_loss(head)) read.merge(ReadToPredict(head));
   }
   std::vector<Entry> heads = symbol.entries();
   std::erase_if(heads, [&](const Entry& head) {
-    return is_loss(head) && std::ranges::any_of(VariablesOf(head), [&](const std::string& name) {
+    return is_loss(head) && std::ranges::any_of(VariablesOf({&head, 1}), [&](const std::string& name) {
              return !read.contains(name) && !is_given(name);
            });
   });

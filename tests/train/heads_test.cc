@@ -216,6 +216,28 @@ TEST(Heads, ALossWhoseTargetNobodyGivesIsNotPredicted) {
 
 TEST(Heads, WhatTheModelDoesNotTakeIsNamedFirst) {
   const Predictor predictor(WithLoss(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}}});
+// A head of a label predicts without it; a loss beside it does not.
+TEST(Heads, ALossOfALabelThatNobodyGivesIsNotPredicted) {
+  const Symbol label = Variable("label"), scores = Scores();
+  const Symbol distance = Sum(Square(scores - OneHot(label, {.depth = 3})), {.axes = {1}});
+  const std::vector<std::string> only = {"softmax_output"}, all = {"softmax_output", "distance_output"};
+  for (const Symbol& second : {distance, SoftmaxCrossEntropy(scores, label) * 2.0}) {
+    ArrayIter data = Batches();
+    Trainer trainer(Group({SoftmaxOutput(scores, label, {}, "softmax"), MakeLoss(second, {}, "distance")}),
+                    {.devices = Devices(1)});
+    trainer.Fit(data, {});
+    const Model model = trainer.ToModel();
+    EXPECT_EQ(Predictor(model, {.device = TestDevice(0), .inputs = {{"data", {5, 4}}}}).output_names(), only);
+    const Predictor both(model, {.device = TestDevice(0), .inputs = {{"data", {5, 4}}, {"label", {5}}}});
+    EXPECT_EQ(both.output_names(), all);
+  }
+  Model model{.symbol = Group({SoftmaxOutput(scores, label, {}, "softmax"), MakeLoss(distance, {}, "distance")})};
+  model.params = {{"fc_weight", *Values({3, 4})}, {"fc_bias", *Values({3})}};
+  const Model exported = ParseOnnx(SerializeOnnx(model));
+  EXPECT_EQ(exported.symbol.ListOutputs(), only);
+  EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
+}
+
   EXPECT_TRUE(MessageOf([&] {
                 predictor.Predict({{"data", *Values({2, 3})}});
               }).starts_with("ShapeError: the model does not take \"data\" (2, 3): "));

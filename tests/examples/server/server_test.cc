@@ -56,6 +56,21 @@ TEST(Server, DescribesTheModel) {
   EXPECT_TRUE(Json::parse(absent->body).contains("error"));
 }
 
+// As the predictor does.
+TEST(Server, LeavesOutLossesOfLabels) {
+  const Symbol scores = FullyConnected(Variable("x", {.shape = Shape{kUnknownDim, 3}}), {.num_hidden = 2}, "fc");
+  Model model = TwoHeads();
+  model.symbol = Group({MakeLoss(SoftmaxCrossEntropy(scores, Variable("label"))), BlockGrad(scores, {}, "scores")});
+  const Running server(model);
+  const Json page = Json::parse(server.Client().Get("/")->body);
+  ASSERT_EQ(page["outputs"].size(), 1u);
+  EXPECT_EQ(page["outputs"][0]["name"], "scores_output");
+  EXPECT_EQ(page["inputs"].size(), 1u);
+  const httplib::Result answer = server.Client().Post("/predict", R"({"data": [[0, 0, 0]]})", kJson);
+  ASSERT_EQ(answer->status, 200) << answer->body;
+  ExpectNear(Json::parse(answer->body).at("outputs").at("scores_output"), model.params.at("fc_bias"));
+}
+
 TEST(Server, AnswersEightClientsRightly) {
   const Running server(TwoHeads());
   const Predictor predictor(TwoHeads(), {.inputs = {{"x", {8, 3}}}});
