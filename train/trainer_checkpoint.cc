@@ -53,13 +53,20 @@ void CheckValues(const Checkpoint& checkpoint, const std::vector<StoredParameter
   }
 }
 
+// Does a variable leave open what training gave, but for the batch's extent?
+bool LeavesOpen(const Node& node, const DataDesc& given) {
+  if (!node.declared_shape || (!node.declared_dtype && given.dtype != DType::kFloat32)) return true;
+  Shape shape = *node.declared_shape;
+  if (given.BatchAxis() >= 0 && given.BatchAxis() < shape.rank()) shape.Set(given.BatchAxis(), 1);
+  return !shape.IsKnown();
+}
+
 // What training gave where the graph leaves that open.
 void NoteInputs(const std::vector<DataDesc>& data, Model* model) {
   std::map<std::string, TrainedInput> inputs;
   for (const NodePtr& node : Graph::Of(model->symbol).nodes) {
     const auto given = std::ranges::find(data, node->name(), &DataDesc::name);
-    if (!node->is_variable() || given == data.end()) continue;
-    if (node->declared_shape && (node->declared_dtype || given->dtype == DType::kFloat32)) continue;
+    if (!node->is_variable() || given == data.end() || !LeavesOpen(*node, *given)) continue;
     Shape shape = given->shape;
     if (given->BatchAxis() >= 0) shape.Set(given->BatchAxis(), kUnknownDim);
     inputs[node->name()] = {given->dtype, shape};

@@ -17,7 +17,13 @@ Symbol WithTypes(const Model& model, bool with_extents) {
     if (!node->is_variable() || input == trained.end() || ValueOf(model, node->name()) != nullptr) continue;
     VariableOptions options{
         .shape = node->declared_shape, .dtype = node->declared_dtype, .annotations = node->annotations()};
-    if (!options.shape && with_extents) options.shape = input->second.shape;
+    const Shape& extents = input->second.shape;
+    if (!options.shape && with_extents) options.shape = extents;
+    if (with_extents && options.shape->rank() == extents.rank()) {
+      for (int axis = 0; axis < extents.rank(); ++axis) {
+        if ((*options.shape)[axis] == kUnknownDim) options.shape->Set(axis, extents[axis]);
+      }
+    }
     if (!options.dtype) options.dtype = input->second.dtype;
     declared.emplace(node->name(), Variable(node->name(), options));
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "executor/predictor.h"
+#include "symbol/graph.h"
 #include "symbol/onnx/onnx.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
@@ -283,6 +284,27 @@ TEST(Heads, ATrainedModelKnowsItsInputs) {
 }
 
 TEST(Heads, InputsThatAreNoneAreNotRead) {
+// Also where it is declared in part.
+TEST(Heads, ATrainedModelKnowsExtentsThatItsInputsLeaveOpen) {
+  constexpr int64_t kAny = kUnknownDim;
+  for (const DType dtype : {DType::kInt32, DType::kFloat32}) {
+    Symbol x = Embedding(Variable("tokens", {.shape = Shape{kAny, kAny}}), {.input_dim = 5, .output_dim = 8}, "embed");
+    x = MultiHeadAttention(x, x, x, {}, {.width = 8, .heads = 2, .causal = true}, "mha");
+    x = SoftmaxOutput(FullyConnected(Mean(x, {.axes = {1}}), {.num_hidden = 3}, "fc"), Variable("label"), {},
+                      "softmax");
+    auto tokens = std::make_shared<HostTensor>(dtype, Shape{kSamples, 6});
+    ArrayIter data({{"tokens", tokens}}, {{"label", Classes(3)}}, {.batch_size = 4});
+    Trainer trainer(x, {.devices = Devices(1)});
+    trainer.Fit(data, {});
+    const Model model = trainer.ToModel();
+    EXPECT_EQ(TrainedInputs(model), (std::map<std::string, TrainedInput>{{"tokens", {dtype, Shape{kAny, 6}}}}));
+    const Model exported = ParseOnnx(SerializeOnnx(model));  // a causal mask wants to know how many keys there are
+    for (const NodePtr& node : Graph::Of(exported.symbol).nodes) {
+      if (node->name() == "tokens") EXPECT_EQ(*node->declared_shape, (Shape{kAny, 6}));
+    }
+  }
+}
+
   Model model;
   model.metadata["bindery.inputs"] = "int32 ?,12 a b\nfloat99 1 c\nfloat32 1,-2 d\nfloat32 1,2,3,4,5,6,7,8,9 e\nf\n";
   EXPECT_EQ(TrainedInputs(model),
