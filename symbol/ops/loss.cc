@@ -163,6 +163,8 @@ std::string MergeRuleOf(const Entry& head) {
 }
 
 const Node* MeanOverSamples(const Graph& graph, const NodeTypes& types, const Entry& head) {
+  const bool makes = !head.node->is_variable() && &head.node->op() == &MakeLossOp();
+  if (makes && std::abs(head.node->attrs().get<MakeLossAttrs>().grad_scale) > 1) return nullptr;
   const auto is_batched = [&](const Entry& entry) {
     return types[graph.IndexOf(entry.node)][entry.output].batch_axis >= 0;
   };

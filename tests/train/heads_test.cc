@@ -83,7 +83,8 @@ TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
     EXPECT_EQ(fit(loss, "sgd(rescale=1)"), "nothing was thrown");
   }
   for (const Symbol& loss :
-       {MakeLoss(Sum(each)), MakeLoss(Mean(each) * 5.0), MakeLoss(Sum(each) + Sum(Mean(Square(scores), {.axes = {1}}))),
+       {MakeLoss(Sum(each)), MakeLoss(Mean(each) * 5.0), MakeLoss(Mean(each), {.grad_scale = 5}),
+        MakeLoss(Sum(each) + Sum(Mean(Square(scores), {.axes = {1}}))),
         MakeLoss(Sum(each) + Mean(Sum(Square(scores), {.axes = {0}}))),
         Group(
             {MakeLoss(each), MakeLoss(0.1 * Mean(Square(weight)), {}, "penalty").WithAnnotation("merge", "first")})}) {
@@ -215,8 +216,6 @@ TEST(Heads, ALossWhoseTargetNobodyGivesIsNotPredicted) {
   EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
 }
 
-TEST(Heads, WhatTheModelDoesNotTakeIsNamedFirst) {
-  const Predictor predictor(WithLoss(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}}});
 // A head of a label predicts without it; a loss beside it does not.
 TEST(Heads, ALossOfALabelThatNobodyGivesIsNotPredicted) {
   const Symbol label = Variable("label"), scores = Scores();
@@ -239,6 +238,8 @@ TEST(Heads, ALossOfALabelThatNobodyGivesIsNotPredicted) {
   EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
 }
 
+TEST(Heads, WhatTheModelDoesNotTakeIsNamedFirst) {
+  const Predictor predictor(WithLoss(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}}});
   EXPECT_TRUE(MessageOf([&] {
                 predictor.Predict({{"data", *Values({2, 3})}});
               }).starts_with("ShapeError: the model does not take \"data\" (2, 3): "));
@@ -283,7 +284,6 @@ TEST(Heads, ATrainedModelKnowsItsInputs) {
   EXPECT_EQ(predictor.Predict({{"tokens", HostTensor(DType::kInt64, {2, 6})}})[0].shape(), (Shape{2, 3}));
 }
 
-TEST(Heads, InputsThatAreNoneAreNotRead) {
 // Also where it is declared in part.
 TEST(Heads, ATrainedModelKnowsExtentsThatItsInputsLeaveOpen) {
   constexpr int64_t kAny = kUnknownDim;
@@ -305,6 +305,7 @@ TEST(Heads, ATrainedModelKnowsExtentsThatItsInputsLeaveOpen) {
   }
 }
 
+TEST(Heads, InputsThatAreNoneAreNotRead) {
   Model model;
   model.metadata["bindery.inputs"] = "int32 ?,12 a b\nfloat99 1 c\nfloat32 1,-2 d\nfloat32 1,2,3,4,5,6,7,8,9 e\nf\n";
   EXPECT_EQ(TrainedInputs(model),
