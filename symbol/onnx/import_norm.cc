@@ -169,8 +169,13 @@ void ImportLpNorm(Importer& im) {
   const ReduceAttrs attrs{.axes = {im.Int("axis", -1)}, .keepdims = true};
   const int64_t p = im.Int("p", 2);
   if (p != 1 && p != 2) Throw<ModelError>("attribute \"p\": expected 1 or 2, got {}", p);
-  im.Out(p == 1 ? Div(x, Sum(Abs(x), attrs), im.name())
-                : Standardize(x, {.axes = attrs.axes, .eps = 0, .center = false, .sum = true}, im.name()));
+  if (p == 2) {
+    return im.Out(Standardize(x, {.axes = attrs.axes, .eps = 0, .center = false, .sum = true}, im.name()));
+  }
+  const DType dtype = im.DTypeOf(x);
+  if (SizeOf(dtype) != 2) return im.Out(Div(x, Sum(Abs(x), attrs), im.name()));
+  const Symbol wide = Cast(x, {.dtype = DType::kFloat32});  // a sum of 16 bits may be infinite
+  im.Out(Cast(Div(wide, Sum(Abs(wide), attrs)), {.dtype = dtype}, im.name()));
 }
 
 void ImportMeanVarianceNorm(Importer& im) {

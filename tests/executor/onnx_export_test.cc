@@ -232,6 +232,27 @@ TEST(OnnxExport, NormsOfOpenExtentsComeBack) {
   }
 }
 
+// Imported, they are finite and keep their name; and so they are exported.
+TEST(OnnxExport, LpNormsComeBack) {
+  for (const int type : {1, 10}) {
+    for (const int p : {1, 2}) {
+      const Model first = ParseOnnx(
+          OnnxBytes(OnnxInput("x", "batch, 3, h, w", type) +
+                    OnnxNode("LpNormalization", "x", "y", OnnxInt("axis", 2) + OnnxInt("p", p)) + OnnxOutput("y")));
+      const Model second = ParseOnnx(SerializeOnnx(first));
+      const HostTensorMap values = {{"x", LargeValues(type == 1 ? DType::kFloat32 : DType::kFloat16, {2, 3, 900, 1})}};
+      const RunOptions options{.mode = Mode::kPredict, .batch_axes = {{"x", 0}}};
+      const HostTensor y = RunGraph(first.symbol, values, options).outputs[0];
+      double sum = 0;
+      for (int64_t i = 0; i < 900; ++i) sum += std::pow(std::fabs(y.At(i)), p);
+      EXPECT_NEAR(sum, 1, 1e-2) << "type " << type << ", p = " << p;
+      ExpectEqual(RunGraph(second.symbol, values, options).outputs[0], y);
+      EXPECT_EQ(first.symbol.ListOutputs(), std::vector<std::string>{"y_output"});
+      EXPECT_EQ(second.symbol.ListOutputs(), std::vector<std::string>{"y_output"});
+    }
+  }
+}
+
 TEST(OnnxExport, AHeadTrainedByCtcPredictsProbabilities) {
   const Symbol data = Variable("data", {.shape = Shape{5, 2, 4}});
   const Symbol head = MakeLoss(CTCLoss(data, Variable("label"), {}, "ctc"), {}, "loss");
