@@ -23,20 +23,21 @@ CrossEntropyAttrs AttrsOf(const Importer& im) {
           .use_weight = im.Has(2)};
 }
 
-// In ONNX a loss is of its data's type.
-void OutLoss(Importer& im, const Symbol& loss) {
+// In ONNX a loss is of its data's type; ours of 16 bits is of float32.
+template <class Loss>
+void OutLoss(Importer& im, const Loss& loss) {
   const DType dtype = im.DTypeOf(im.In(0));
-  im.Out(SizeOf(dtype) == 2 ? Cast(loss, {.dtype = dtype}) : loss);
+  const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
+  const auto of = [&](const std::string& name) {
+    return loss(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, name);
+  };
+  im.Out(SizeOf(dtype) == 2 ? Cast(of(""), {.dtype = dtype}, im.name()) : of(im.name()));
 }
 
-void ImportNegativeLogLikelihood(Importer& im) {
-  const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
-  OutLoss(im, NegativeLogLikelihood(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
-}
+void ImportNegativeLogLikelihood(Importer& im) { OutLoss(im, NegativeLogLikelihood); }
 
 void ImportSoftmaxCrossEntropy(Importer& im) {
-  const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
-  OutLoss(im, SoftmaxCrossEntropy(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
+  OutLoss(im, SoftmaxCrossEntropy);
   if (im.Wanted(1)) im.Out(1, LogSoftmax(im.In(0), {.axis = 1}));
 }
 

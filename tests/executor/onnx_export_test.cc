@@ -253,6 +253,16 @@ TEST(OnnxExport, LpNormsComeBack) {
   }
 }
 
+TEST(OnnxExport, LossesOf16BitsKeepTheirNames) {
+  for (const char* op : {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}) {
+    const std::string graph = OnnxInput("x", "batch, 3", 10) + OnnxInput("label", "batch", 7) +
+                              OnnxNode(op, "x label", "loss") + OnnxOutput("loss");
+    const Model first = ParseOnnx(OnnxBytes(graph)), second = ParseOnnx(SerializeOnnx(first));
+    EXPECT_EQ(first.symbol.ListOutputs(), std::vector<std::string>{"loss_output"});
+    EXPECT_EQ(second.symbol.ListOutputs(), std::vector<std::string>{"loss_output"});
+  }
+}
+
 TEST(OnnxExport, AHeadTrainedByCtcPredictsProbabilities) {
   const Symbol data = Variable("data", {.shape = Shape{5, 2, 4}});
   const Symbol head = MakeLoss(CTCLoss(data, Variable("label"), {}, "ctc"), {}, "loss");
