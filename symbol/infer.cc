@@ -79,9 +79,12 @@ void CheckComplete(const Graph& graph, const ValueIndex& values, const FixedPoin
   if (count > kMaxListed) arguments += fmt::format(" and {} more", count - kMaxListed);
   if (count > 0) {
     std::string given;
+    size_t count_given = 0;
     for (const auto& [name, shape] : known) {
-      if (shape.IsKnown()) given += fmt::format("{}{} {}", given.empty() ? "; given: " : ", ", name, shape);
+      if (!shape.IsKnown() || ++count_given > kMaxListed) continue;
+      given += fmt::format("{}{} {}", given.empty() ? "; given: " : ", ", name, shape);
     }
+    if (count_given > kMaxListed) given += fmt::format(" and {} more", count_given - kMaxListed);
     Throw<ShapeError>("the shapes of these arguments do not follow from what is known: {}{}", arguments, given);
   }
   if (first_other >= 0) {

@@ -76,6 +76,15 @@ TEST(InferShapes, WhatRemainsUnknownIsListed) {
             "ShapeError: the shapes of these arguments do not follow from what is known: data (?, 4)");
   EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Square(Variable("a"), "s"), {}); }),
             "ShapeError: the shapes of these arguments do not follow from what is known: a");
+  ShapeMap given;
+  std::vector<Symbol> heads = {Square(Variable("a00"))};
+  for (int i = 10; i < 35; ++i) {
+    given[fmt::format("a{}", i)] = {2};
+    heads.push_back(Square(Variable(fmt::format("a{}", i))));
+  }
+  const std::string message = MessageOf<ShapeError>([&] { InferShapes(Group(heads), given); });
+  EXPECT_NE(message.find(": a00; given: a10 (2), a11 (2), "), std::string::npos) << message;
+  EXPECT_TRUE(message.ends_with(", a29 (2) and 5 more")) << message;
   const InferredShapes partial = InferShapesPartial(Mlp2(), {{"data", {kAny, 4}}});
   EXPECT_FALSE(partial.complete);
   EXPECT_EQ(partial.arguments[1], (Shape{1000, 4}));
@@ -195,15 +204,6 @@ TEST(InferDTypes, WhatFollowsIsNotGuessed) {
   EXPECT_EQ(InferDTypes(net, {}).arguments, std::vector<DType>(2, DType::kInt32));
 }
 
-TEST(InferDTypes, ContradictionsNameTheArgument) {
-  const Symbol net = Add(Variable("a"), Variable("b", {.dtype = DType::kInt32}), "sum");
-  EXPECT_EQ(MessageOf<ShapeError>([&] {
-              InferDTypes(net, {{"a", DType::kFloat32}});
-            }),
-            "ShapeError: Add \"sum\", argument \"b\": expected float32, got int32");
-  EXPECT_EQ(MessageOf<ShapeError>([&] {
-              InferDTypes(net, {{"b", DType::kFloat32}});
-            }),
 // Neither is it by what is made of others, whose parts may depend on the type.
 TEST(InferDTypes, WhatFollowsThroughANormIsNotGuessed) {
   for (const L2Mode mode : {L2Mode::kInstance, L2Mode::kChannel}) {
@@ -215,6 +215,15 @@ TEST(InferDTypes, WhatFollowsThroughANormIsNotGuessed) {
   }
 }
 
+TEST(InferDTypes, ContradictionsNameTheArgument) {
+  const Symbol net = Add(Variable("a"), Variable("b", {.dtype = DType::kInt32}), "sum");
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferDTypes(net, {{"a", DType::kFloat32}});
+            }),
+            "ShapeError: Add \"sum\", argument \"b\": expected float32, got int32");
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferDTypes(net, {{"b", DType::kFloat32}});
+            }),
             "ShapeError: variable \"b\": declared as int32, got float32");
 }
 
