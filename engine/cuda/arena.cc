@@ -58,8 +58,13 @@ class CudaArena final : public Arena {
     gpu_.FinishFrees();
     const CUresult result = Map(mapping);
     if (result != CUDA_SUCCESS) return TextOf(gpu_.api, result);
+    try {
+      gpu_.Zero(base_ + mapping.begin, static_cast<int64_t>(mapping.bytes));
+    } catch (...) {  // the next attempt maps the same addresses
+      gpu_.api.mem_unmap(AddressOf(mapping.begin), mapping.bytes);
+      throw;
+    }
     mappings_.push_back(mapping);
-    gpu_.Zero(base_ + mapping.begin, static_cast<int64_t>(mapping.bytes));
     mapped_ += static_cast<int64_t>(mapping.bytes);
     return "";
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cuda/gpu.h"
 #include "engine/cuda/stream.h"
 #include "engine/memory/arena.h"
 #include "engine/memory/storage.h"
@@ -310,6 +311,23 @@ TEST(CudaMemoryTest, ArenasGrowInPlaceAndBeginWithZeros) {
   }
   DefaultStorage()->ReleasePool();
   EXPECT_EQ(fake::CountLive(), before);
+}
+
+TEST(CudaMemoryTest, AnArenaThatWasNotZeroedCanGrow) {
+  static int failures = 0;
+  static cuda::RuntimeApi api = fake::Api();
+  api.memset_d8_async = [](CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+    if (failures > 0) return --failures, CUDA_ERROR_INVALID_VALUE;
+    return fake::Api().memset_d8_async(to, value, bytes, stream);
+  };
+  static cuda::Gpu& gpu = *new cuda::Gpu(api, 1, cuda::FindGpus(api));  // such are never destroyed
+  const auto arena = cuda::MakeCudaArena(gpu, MakeInlineEngine(), 1 << 30);
+  arena->Grow(10000);
+  const fake::Live before = fake::CountLive();
+  failures = 1;
+  EXPECT_THROW(arena->Grow(5 << 20), DeviceError);
+  EXPECT_EQ(fake::CountLive(), before);
+  EXPECT_NO_THROW(arena->Grow(5 << 20));
 }
 
 TEST(CudaMemoryTest, NothingIsLeftOfAnEngine) {
