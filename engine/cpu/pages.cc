@@ -129,7 +129,10 @@ bool CommitPages(char* begin, int64_t bytes, int threads) {
   return false;
 }
 
-void ReleasePages(char* begin, int64_t bytes) { munmap(begin, bytes); }
+void ReleasePages(char* begin, int64_t bytes) {
+  // Within a mapping it makes two of one, of which the system allows a process so many: then the memory goes back alone.
+  if (munmap(begin, bytes) != 0) madvise(begin, bytes, MADV_DONTNEED);
+}
 
 int64_t MachineMemory() {
   struct sysinfo info;

@@ -1,6 +1,7 @@
 #include "engine/memory/storage.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cpu/pages.h"
 
 namespace bindery {
 namespace {
@@ -83,6 +85,30 @@ TEST(StorageTest, ThousandsOfPiecesAreFewMappings) {
   std::vector<std::shared_ptr<Chunk>> chunks;
   for (int i = 0; i < 500; ++i) chunks.push_back(storage->Allocate(Cpu(0), 64 << 10));
   EXPECT_LT(mappings() - before, 100);
+}
+
+// Where a process has all of them, none can be made two: the memory goes back all the same.
+TEST(StorageTest, MemoryGoesBackWhereMappingsAreShort) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "their own mappings would find no room";
+#endif
+  int64_t most = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> most;
+  if (most > 200'000) GTEST_SKIP() << most << " mappings take long to make";
+  const int64_t page = PageBytes();
+  char* const pieces = ReservePages(3 * page);
+  ASSERT_TRUE(CommitPages(pieces, 3 * page, 1));
+  char* const rest = ReservePages(2 * most * page);  // every other page gets a mapping, as long as there are any
+  int64_t made = 0;
+  while (made < most && mprotect(rest + 2 * made * page, page, PROT_READ) == 0) ++made;
+  ReleasePages(pieces + page, page);
+  unsigned char is_there = 0;
+  const bool is_mapped = mincore(pieces + page, page, &is_there) == 0;
+  munmap(rest, 2 * most * page);
+  munmap(pieces, 3 * page);
+  EXPECT_LT(made, most);
+  EXPECT_TRUE(is_mapped);
+  EXPECT_EQ(is_there & 1, 0);
 }
 
 TEST(StorageTest, LimitCountsThePoolAndReleasesItFirst) {
