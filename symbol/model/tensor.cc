@@ -49,7 +49,6 @@ std::optional<std::array<double, kMaxReadable>> AsNumbers(const HostTensor& tens
   return values;
 }
 
-// Only names of files in the model's own folder: nothing that could lead elsewhere.
 }  // namespace
 
 void TensorWriter::Write(const TensorPtr& tensor, proto::Tensor* message) {
