@@ -130,7 +130,7 @@ bool CommitPages(char* begin, int64_t bytes, int threads) {
 }
 
 void ReleasePages(char* begin, int64_t bytes) {
-  // Within a mapping it makes two of one, of which the system allows a process so many: then the memory goes back alone.
+  // Within a mapping it makes two of one, and a process may have so many: then the memory alone goes back.
   if (munmap(begin, bytes) != 0) madvise(begin, bytes, MADV_DONTNEED);
 }
 

@@ -1,6 +1,7 @@
 // Curves and normalisations.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "symbol/onnx/exporter.h"
@@ -82,8 +83,8 @@ void ExportGroupNorm(Exporter& ex, const NormalizeAttrs& attrs) {
   ex.Out(attrs.shift ? "Add" : "Mul", {y, stretched(attrs.scale && attrs.shift ? 2 : 1)});
 }
 
-// What (x - m) / sqrt(q + eps) divides, and by what: with the mean m (0 without `center`) and the mean q of squares (with
-// `sum` their sum) over axes; none: all.
+// What (x - m) / sqrt(q + eps) divides, and by what: with the mean m (0 without `center`) and the mean q of squares
+// (with `sum` their sum) over axes; none: all.
 template <class Attrs>
 std::pair<std::string, std::string> Fraction(Exporter& ex, std::string x, const Attrs& attrs,
                                              const std::vector<int64_t>& axes, DType dtype) {
