@@ -27,7 +27,8 @@ struct Model {
 Model Cut(const Model& model, const Symbol& symbol);
 
 // The heads that predict: without losses (of one input, as MakeLoss) that read a variable, their target, which no other
-// head reads and nobody gives, as `is_given` has it by name. All heads, if none would be left.
+// head reads to predict (its own label does not count) and nobody gives, as `is_given` has it by name. All heads, if
+// none would be left.
 Symbol WithoutTargets(const Symbol& symbol, const std::function<bool(const std::string& variable)>& is_given);
 
 // What a trained model was given, where its graph leaves that open: kept among the metadata ("bindery.inputs"). It
