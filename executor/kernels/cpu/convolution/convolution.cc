@@ -168,6 +168,7 @@ Kernel OntoAddend(Kernel kernel, int addend, int64_t elements) {
 MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend, Only only = nullptr) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
+  if (addend >= 0 && LosesAddend(ConvolutionWindows(attrs, data), data)) return std::nullopt;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);
   const Problem p(attrs, data.With(0, samples), output.With(0, samples), spec.inputs[1].shape, spec.inputs[0].dtype);
   using Desc = dnnl::convolution_forward::primitive_desc;
@@ -288,6 +289,9 @@ MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
 MaybeKernel GradDataByDnnl(const KernelSpec& spec, Only only = nullptr) {
   const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
   const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape, spec.inputs[0].dtype);
+  if (p.dtype == DType::kBFloat16 && p.groups == 1 && LosesOddFilter(ConvolutionWindows(attrs, p.data), p.output[1])) {
+    return std::nullopt;
+  }
   using Desc = dnnl::convolution_backward_data::primitive_desc;
   return ChooseDnnl<dnnl::convolution_backward_data>(
       spec, p.flops, Candidates(p, std::nullopt, only),
@@ -330,7 +334,11 @@ MaybeKernel GradWeightByDnnl(const KernelSpec& spec, Only only = nullptr) {
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   const std::vector<Window> windows = ConvolutionWindows(attrs, p.data);
-  if (p.dtype == DType::kBFloat16 && ReadsUnwrittenScratch(windows.back(), p.data[-1])) return std::nullopt;
+  if (OverrunsVolume(windows, p.data, p.dtype)) return std::nullopt;
+  if (p.dtype == DType::kBFloat16) {
+    if (ReadsUnwrittenScratch(windows.back(), p.data[-1])) return std::nullopt;
+    if (p.groups == 1 && ReadsUnwrittenRows(windows, p.data[1])) return std::nullopt;
+  }
   const Format last = Format::ChannelsLast(p.data.rank());
   using Desc = dnnl::convolution_backward_weights::primitive_desc;
   return ChooseDnnl<dnnl::convolution_backward_weights>(
