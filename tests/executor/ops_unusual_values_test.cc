@@ -2,6 +2,7 @@
 // where values are not finite, both tables of kernels give the same, forward and backward.
 #include <gtest/gtest.h>
 
+#include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "tests/executor/unusual_values.h"
 #include "tests/executor/values.h"
@@ -214,6 +215,24 @@ TEST(UnusualValues, Order) {
       ExpectSameBackward(CumProd(x, {.axis = axis, .exclusive = exclusive}, "y"), {{"x", Usual(shape)}}, {"x"}, {},
                          {NAN});
     }
+  }
+}
+
+// Products of what is before that 16 bits cannot hold, where the gradient is 1.
+TEST(UnusualValues, SmallProductsOfHalves) {
+  const Symbol y = CumProd(x, {.axis = 0}, "y");
+  const GradientResult gradient = Gradient(y, {"x"}, {.shapes = {{"x", {4}}}, .dtypes = {{"x", DType::kFloat16}}});
+  const RunResult result = RunGraph(gradient.gradients[0],
+                                    {{"x", Values({4}, {1e-4, 1e-4, 1e4, 1e4}).Cast(DType::kFloat16)},
+                                     {gradient.head_gradients[0], Values({4}, {0, 0, 0, 1e4}).Cast(DType::kFloat16)}},
+                                    {});
+  EXPECT_NEAR(result.outputs[0].At(2), 1, 0.01);
+}
+
+// Slopes of curves far out, where squares are infinite.
+TEST(UnusualValues, Curves) {
+  for (const Symbol& y : {GeluTanh(x, "y"), Gelu(x, "y"), Mish(x, "y"), HardSwish(x, "y")}) {
+    ExpectSameBackward(y, {{"x", Usual({3, 37})}}, {"x"}, {}, {3e19f, -3e19f});
   }
 }
 
