@@ -239,7 +239,8 @@ struct GeluTanh : Function<"gelu_tanh", kFloatsOnly | kZeroKept> {
   constexpr auto slope(auto x, auto, auto) const {
     using T = decltype(x);
     const T s = part(x), inner = Value<T>(1.5957691216057308) + x * x * Value<T>(0.21406444881780074);
-    return s + x * s * (1 - s) * inner;
+    const T rest = s * (1 - s);  // 0 far out, where `inner` may be infinite
+    return s + (rest > 0 ? x * rest * inner : Value<T>(0));
   }
 };
 struct Swish : Function<"swish", kFloatsOnly | kZeroKept> {

@@ -1,4 +1,5 @@
 // Normalisation of groups of contiguous elements: statistics first, of a group that is still in cache then, in double.
+// LRN sums in its own type.
 #include "symbol/ops/normalize.h"
 
 #include <algorithm>
