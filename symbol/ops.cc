@@ -68,6 +68,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       FullyConnectedGradWeightOp,
       // fusions.h
       ConvolutionAddOp,
+      // grid.h
+      AffineGridOp,
+      GridSampleOp,
       // indexing.h
       TakeOp,
       GatherNDOp,

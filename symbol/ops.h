@@ -13,6 +13,7 @@
 #include "symbol/ops/einsum.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fully_connected.h"
+#include "symbol/ops/grid.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/loss.h"
 #include "symbol/ops/matmul.h"

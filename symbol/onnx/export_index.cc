@@ -1,4 +1,5 @@
-// Elements picked and put by index; shapes as tensors.
+// Elements picked and put by index, or at the places of a grid; shapes as tensors.
+#include <array>
 #include <limits>
 #include <string>
 #include <vector>
@@ -143,6 +144,17 @@ void ExportSequenceReverse(Exporter& ex) {
   ex.Set("batch_axis", attrs.batch_axis);
 }
 
+// Of two axes: others came with opset 20.
+void ExportGridSample(Exporter& ex) {
+  const auto& attrs = ex.attrs<GridSampleAttrs>();
+  if (ex.RankOfInput(0) != 4) Throw<ModelError>("sampling of volumes came with opset 20");
+  ex.Out("GridSample", {ex.In(0), ex.In(1)});
+  constexpr std::array<const char*, 3> kModes = {"nearest", "bilinear", "bicubic"};
+  ex.Set("mode", kModes[static_cast<size_t>(attrs.mode)]);
+  ex.Set("padding_mode", attrs.padding);
+  ex.Set("align_corners", int64_t{attrs.align_corners});
+}
+
 void ExportShapeArray(Exporter& ex) {
   const auto& attrs = ex.attrs<ShapeArrayAttrs>();
   ex.Out("Shape", {ex.In(0)});
@@ -182,6 +194,7 @@ std::span<const ExportRow> IndexExports() {
       {"Embedding", ExportEmbedding},
       {"GatherElements", ExportGatherElements},
       {"GatherND", ExportGatherND},
+      {"GridSample", ExportGridSample},
       {"OneHot", ExportOneHot},
       {"Pick", ExportPick},
       {"ScatterElements", ExportScatter},

@@ -1,4 +1,5 @@
-// Elements picked and put by index, and their order.
+// Elements picked and put by index, and their order; grids of places.
+#include <string>
 #include <vector>
 
 #include "symbol/onnx/importer.h"
@@ -89,16 +90,58 @@ void ImportReverseSequence(Importer& im) {
   im.Out(SequenceReverse(im.In(0), im.In(1), attrs, im.name()));
 }
 
+// --- Grids
+
+// Its ways, whose names changed with version 20: from then on there are volumes.
+ImportFn GridSampling(const char* linear, const char* cubic) {
+  return [=](Importer& im) {
+    GridSampleAttrs attrs{.padding = im.Enum("padding_mode", GridPadding::kZeros),
+                          .align_corners = im.Flag("align_corners")};
+    const std::string mode = im.String("mode", linear);
+    if (mode == "nearest") {
+      attrs.mode = ResizeMode::kNearest;
+    } else if (mode == cubic) {
+      attrs.mode = ResizeMode::kCubic;
+    } else if (mode != linear) {
+      Throw<ModelError>("attribute \"mode\": expected nearest, {} or {}, got \"{}\"", linear, cubic, mode);
+    }
+    const Symbol data = im.In(0), grid = im.In(1);
+    const DType type = im.DTypeOf(data), places = im.DTypeOf(grid);
+    if (type == places || !IsFloat(type)) return im.Out(GridSample(data, grid, attrs, im.name()));
+    // Ours have one type, and 16 bits have two.
+    const CastAttrs wide{type == DType::kFloat64 || places == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32};
+    im.Out(Cast(GridSample(Cast(data, wide), Cast(grid, wide), attrs, im.name()), {.dtype = type}));
+  };
+}
+
+// The size is (N, C, H, W) or (N, C, D, H, W).
+void ImportAffineGrid(Importer& im) {
+  AffineGridAttrs attrs{.align_corners = im.Flag("align_corners")};
+  if (im.IsComputed(1)) {
+    const Symbol sizes = Slice(im.In(1), {.begin = {2}, .end = {kSliceEnd}, .axes = {0}});
+    return im.Out(AffineGridBy({im.In(0), sizes}, attrs, im.name()));
+  }
+  const Extents size = im.StaticExtents(1);
+  for (size_t i = 2; i < size.size(); ++i) {
+    if (size[i].batches != 0) Throw<ModelError>("input 1, the size: its entry {} is the batch's", i);
+    attrs.sizes.push_back(size[i].fixed);
+  }
+  im.Out(AffineGrid(im.In(0), attrs, im.name()));
+}
+
 }  // namespace
 
 std::span<const ImportRow> IndexImports() {
   static const std::vector<ImportRow> rows = {
+      {"AffineGrid", 20, ImportAffineGrid},
       {"ArgMax", 1, Place(ArgMax)},
       {"ArgMin", 1, Place(ArgMin)},
       {"CumSum", 11, ImportCumSum},
       {"Gather", 1, ImportGather},
       {"GatherElements", 11, ImportGatherElements},
       {"GatherND", 11, ImportGatherND},
+      {"GridSample", 16, GridSampling("bilinear", "bicubic")},
+      {"GridSample", 20, GridSampling("linear", "cubic")},
       {"OneHot", 9, ImportOneHot},
       {"ReverseSequence", 10, ImportReverseSequence},
       {"Scatter", 9, ImportScatterElements},

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "symbol/compose.h"
 #include "symbol/ops/arrange.h"
+#include "symbol/ops/grid.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/numbers.h"
 #include "symbol/ops/order.h"
@@ -107,6 +108,7 @@ constexpr ByNumbers kRows[] = {
     {"SplitBy", SplitOp, {"sizes"}},
     {"CenterCropPadBy", CenterCropPadOp, {"shape"}},
     {"ResizeBy", ResizeOp, {"scales", "sizes", "roi"}},
+    {"AffineGridBy", AffineGridOp, {"sizes"}},
     {"TopKBy",
      TopKOp,
      {"k"},

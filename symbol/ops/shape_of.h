@@ -75,5 +75,6 @@ inline constexpr ByNumbersFunction CenterCropPadBy{"CenterCropPadBy"};  // data,
 inline constexpr ByNumbersFunction TopKBy{"TopKBy"};                    // data, k
 inline constexpr ByNumbersFunction OneHotBy{"OneHotBy"};                // indices, depth
 inline constexpr ByNumbersFunction ResizeBy{"ResizeBy"};                // data, scales, sizes, roi: () where not given
+inline constexpr ByNumbersFunction AffineGridBy{"AffineGridBy"};        // theta, sizes
 
 }  // namespace bindery

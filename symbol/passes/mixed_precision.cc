@@ -258,6 +258,8 @@ const OperatorPrecisions& DefaultPrecisions() {
                              // softmax, norms, sums
                              "CumProd", "CumSum", "L1Norm", "L2Norm", "LRN", "LogSoftmax", "LogSumExp", "Mean",
                              "Normalize", "Prod", "Softmax", "Sum", "SumSquare",
+                             // places, which 16 bits tell too coarsely
+                             "AffineGrid", "AffineGridBy", "GridSample",
                              // powers
                              "Acos", "Acosh", "Asin", "Atanh", "Cosh", "Exp", "Expm1", "Log", "Log1p", "Power",
                              "Reciprocal", "Sinh", "Sqrt", "Square", "Tan"}) {

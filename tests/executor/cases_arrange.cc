@@ -1,4 +1,6 @@
 // Shapes as tensors, operators whose attributes are numbers in tensors, and what is made of others.
+#include <algorithm>
+
 #include "symbol/ops.h"
 #include "tests/executor/operator_cases.h"
 
@@ -10,6 +12,68 @@ Symbol Ints(std::initializer_list<float> numbers) {
 }
 Symbol ExtentOf(const Symbol& x, int64_t axis) { return ShapeArray(x, {.begin = axis, .end = axis + 1}); }
 Symbol Join(const std::vector<Symbol>& numbers) { return Concat(numbers, {.axis = 0}); }
+
+// A grid (2, out..) of places within and around data of these extents, none of which is near the middle between two
+// elements, or near one: there slopes change.
+HostTensor GridAround(const std::vector<int64_t>& extents, const Shape& out, bool align_corners) {
+  const auto axes = std::ssize(extents);
+  Shape shape = out.Insert(0, 2);
+  HostTensor grid(DType::kFloat64, shape.Insert(shape.rank(), axes));
+  constexpr double kParts[] = {0.2, 0.7, 0.35, 0.6, 0.8};
+  for (int64_t i = 0; i < grid.elements(); ++i) {
+    const auto n = static_cast<double>(extents[static_cast<size_t>(axes - 1 - i % axes)]);  // x is the last one's
+    const double place = static_cast<double>(i * 7 % (static_cast<int64_t>(n) + 4) - 2) + kParts[i * 3 % 5];
+    grid.Set(i, align_corners ? 2 * place / std::max(n - 1, 1.0) - 1 : (2 * place + 1) / n - 1);
+  }
+  return grid;
+}
+
+void AddGrids(std::vector<OperatorCase>& cases) {
+  const Symbol x = Variable("x"), grid = Variable("grid"), theta = Variable("theta");
+  const auto add = [&](const std::string& name, const GridSampleAttrs& attrs, const Shape& data, const Shape& out) {
+    const std::vector<int64_t> extents(data.begin() + 2, data.end());
+    cases.push_back({.name = fmt::format("GridSample, {}, mode {}, padding {}, {}", name, static_cast<int>(attrs.mode),
+                                         static_cast<int>(attrs.padding), attrs.align_corners ? "centres" : "edges"),
+                     .symbol = GridSample(x, grid, attrs, "y"),
+                     .inputs = {{"x", Uniform(data)}, {"grid", GridAround(extents, out, attrs.align_corners)}},
+                     .batch_axes = {{"x", 0}, {"grid", 0}},
+                     .terms = 16,
+                     .magnitude = 16});
+  };
+  for (const ResizeMode mode : {ResizeMode::kNearest, ResizeMode::kLinear, ResizeMode::kCubic}) {
+    for (const GridPadding padding : {GridPadding::kZeros, GridPadding::kBorder, GridPadding::kReflection}) {
+      for (const bool align_corners : {false, true}) {
+        add("image", {mode, padding, align_corners}, {2, 3, 4, 3}, {2, 5});
+      }
+    }
+  }
+  cases.back().wrong_shapes = {{{"x", {2, 3, 4, 3}}, {"grid", {2, 2, 5, 3}}},
+                               {{"x", {2, 3, 4, 3}}, {"grid", {3, 2, 5, 2}}},
+                               {{"x", {2, 3, 4, 0}}, {"grid", {2, 2, 5, 2}}},
+                               {{"x", {2, 3, 4, 3, 2}}, {"grid", {2, 1, 2, 5, 3}}},
+                               {{"x", {2, 3, 4}}}};
+  add("volume", {.mode = ResizeMode::kNearest, .padding = GridPadding::kBorder}, {2, 2, 3, 4, 2}, {1, 2, 3});
+  add("volume", {.padding = GridPadding::kReflection}, {2, 2, 3, 4, 2}, {1, 2, 3});
+  add("volume", {.align_corners = true}, {2, 2, 3, 4, 2}, {1, 2, 3});
+  for (const GridPadding padding : {GridPadding::kZeros, GridPadding::kReflection}) {
+    for (const bool align_corners : {false, true})
+      add("one element", {ResizeMode::kLinear, padding, align_corners}, {2, 3, 1, 1}, {2, 3});
+  }
+
+  const auto add_affine = [&](const std::string& name, const Symbol& symbol, const Shape& shape) {
+    cases.push_back({.name = name,
+                     .symbol = symbol,
+                     .inputs = {{"theta", Uniform(shape)}},
+                     .batch_axes = {{"theta", 0}},
+                     .terms = 12,
+                     .magnitude = 4});
+  };
+  add_affine("AffineGrid, edges", AffineGrid(theta, {.sizes = {3, 4}}, "y"), {2, 2, 3});
+  cases.back().wrong_shapes = {{{"theta", {2, 3, 4}}}, {{"theta", {2, 6}}}};
+  add_affine("AffineGrid, centres", AffineGrid(theta, {.sizes = {3, 1}, .align_corners = true}, "y"), {2, 2, 3});
+  add_affine("AffineGrid of a volume", AffineGrid(theta, {.sizes = {2, 3, 4}}, "y"), {2, 3, 4});
+  add_affine("AffineGridBy", AffineGridBy({theta, Join({ExtentOf(theta, 2), Ints({2})})}, "y"), {2, 2, 3});
+}
 
 }  // namespace
 
@@ -100,6 +164,7 @@ std::vector<OperatorCase> ArrangeCases() {
   add("ExpandDimsBy", ExpandDimsBy({x, Ints({1})}, "y"), {3, 2});
   add("CenterCropPadBy", CenterCropPadBy({x, Ints({3})}, CenterCropPadAttrs{.axes = {1}}, "y"), {3, 2});
   add("SplitBy", SplitBy({x, Ints({1, 3})}, SplitAttrs{.axis = 1, .num_outputs = 2}, "y"), {3, 4});
+  AddGrids(cases);
   // A table by itself.
   add("Resample",
       Resample(

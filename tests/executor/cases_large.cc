@@ -148,6 +148,9 @@ std::vector<OperatorCase> LargeCases() {
 
   cases.push_back(
       Large("large resize", Resize(x, {.mode = ResizeMode::kLinear, .scales = {1, 1, 1.5, 2}}, "y"), {{"x", images}}));
+  cases.push_back(Large("large sampling", GridSample(x, Variable("grid"), {}, "y"),
+                        {{"x", images}, {"grid", Uniform({7, 21, 17, 2}, -1.2, 1.2)}}, 64));
+  cases.back().batch_axes["grid"] = 0;
   const PadWithAttrs reflection{.begin = {3}, .end = {5}, .axes = {1}, .mode = PadMode::kReflect};
   cases.push_back(Large("large reflection", PadWith(x, reflection, "y"), {{"x", matrix}}));
   cases.push_back(

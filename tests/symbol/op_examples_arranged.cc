@@ -22,6 +22,7 @@ void AddShapeArrays(Examples& e) {
   e.Add(OneHotBy.op(), OneHotAttrs{}, {{5, 4}, {}});
   e.Add(SplitBy.op(), SplitAttrs{.axis = 1, .num_outputs = 2}, {{5, 4}, {2}});
   e.Add(CenterCropPadBy.op(), CenterCropPadAttrs{.axes = {1, 2}}, {{5, 4, 4}, {2}});
+  e.Add(AffineGridBy.op(), AffineGridAttrs{.align_corners = true}, {{5, 2, 3}, {2}});
   e.Add(ResizeBy.op(), ResizeAttrs{.axes = {1, 2}}, {{5, 4, 3}, {0}, {2}, {0}});
 }
 
@@ -80,6 +81,13 @@ void AddArranged(Examples& e) {
                     .antialias = true},
         {{5, 3, 7}});
   e.Add(ResizeOp(), ResizeAttrs{.sizes = {2, 4}, .axes = {1, 2}, .aspect = AspectPolicy::kNotLarger}, {{5, 3, 7}});
+  e.Add(AffineGridOp(), AffineGridAttrs{.sizes = {3, 4}, .align_corners = true}, {{5, 2, 3}});
+  e.Add(AffineGridOp(), AffineGridAttrs{.sizes = {2, 3, 4}}, {{5, 3, 4}});
+  e.Add(GridSampleOp(), GridSampleAttrs{}, {{5, 3, 4, 2}, {5, 2, 6, 2}});
+  e.Add(GridSampleOp(), GridSampleAttrs{.mode = ResizeMode::kCubic, .align_corners = true},
+        {{5, 3, 4, 2}, {5, 2, 6, 2}});
+  e.Add(GridSampleOp(), GridSampleAttrs{.mode = ResizeMode::kNearest, .padding = GridPadding::kReflection},
+        {{5, 3, 4, 2, 3}, {5, 2, 6, 1, 3}});
 }
 
 std::map<int, HostTensor> ExampleNumbers(const OpDef& op) {
@@ -100,6 +108,7 @@ std::map<int, HostTensor> ExampleNumbers(const OpDef& op) {
   if (&op == &TileBy.op()) return {{1, list({2, 1})}};
   if (&op == &SplitBy.op()) return {{1, list({1, 3})}};
   if (&op == &CenterCropPadBy.op()) return {{1, list({6, 3})}};
+  if (&op == &AffineGridBy.op()) return {{1, list({3, 4})}};
   if (&op == &ResizeBy.op()) return {{1, list({})}, {2, list({3, 5})}, {3, list({})}};
   return {};
 }

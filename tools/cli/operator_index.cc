@@ -24,7 +24,8 @@ constexpr Purpose kPurposes[] = {
     {"layers",
      "FullyConnected=Linear, Convolution=Conv1d to Conv3d, Deconvolution=ConvTranspose2d, Pooling=MaxPool2d/AvgPool2d/"
      "AdaptiveAvgPool2d, Embedding, Rnn=RNN/LSTM/GRU, Recurrent=one layer of it, "
-     "Attention=scaled_dot_product_attention, MultiHeadAttention=MultiheadAttention, Dropout, Resize=interpolate"},
+     "Attention=scaled_dot_product_attention, MultiHeadAttention=MultiheadAttention, Dropout, Resize=interpolate, "
+     "GridSample=grid_sample, AffineGrid=affine_grid"},
     {"normalisation",
      "BatchNorm=BatchNorm1d to 3d, LayerNorm, RMSNorm, GroupNorm, InstanceNorm, Normalize=what these are, "
      "LRN=LocalResponseNorm, L2Normalization=normalize, MeanVarianceNormalization, "

@@ -1,8 +1,8 @@
-"""Resizing."""
+"""Resizing, and sampling at the places of a grid."""
 
 import math
 
-from draw import Case, operator
+from draw import Case, batched, operator
 from torch.nn import functional as F
 
 RESIZING = {
@@ -56,3 +56,35 @@ def resize(r, theirs, attrs):
 
 for name, row in RESIZING.items():
     operator(f"Resize, {name}", *row)(resize)
+
+
+def grid_sample(r, mode, theirs, padding):
+    space = 2 if mode == "cubic" else r.int(2, 3, 2, 2, 2)
+    samples = r.int(1, 3, 1, 4, 8)
+    data = [samples, r.int(1, 4, 3, 16, 64)] + [r.int(1, 9, 28, 28, 56) for _ in range(space)]
+    grid = [samples] + [r.int(1, 9, 28, 28, 56) for _ in range(space)] + [space]
+    corners = r.flag()
+    attrs = {"mode": mode, "padding": padding, "align_corners": corners}
+    return Case(
+        "GridSample",
+        attrs,
+        [batched(r.values(data)), batched(r.values(grid, -1.5, 1.5))],
+        lambda x, g: F.grid_sample(x, g, mode=theirs, padding_mode=padding, align_corners=corners),
+    )
+
+
+for mode, theirs in {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}.items():
+    for padding in ("zeros", "border", "reflection"):
+        operator(f"GridSample, {mode}, {padding}", mode, theirs, padding)(grid_sample)
+
+
+@operator("AffineGrid")
+def affine_grid(r):
+    space, samples, corners = r.int(2, 3, 2, 2, 2), r.int(1, 3, 1, 4, 8), r.flag()
+    sizes = [r.int(1, 9, 28, 28, 56) for _ in range(space)]
+    return Case(
+        "AffineGrid",
+        {"sizes": sizes, "align_corners": corners},
+        [batched(r.values([samples, space, space + 1]))],
+        lambda theta: F.affine_grid(theta, [samples, 1] + sizes, align_corners=corners),
+    )
