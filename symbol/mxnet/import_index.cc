@@ -1,4 +1,4 @@
-// Elements picked by index, their order, sequences; random numbers.
+// Elements picked by index, their order, sequences; grids of places; random numbers.
 #include <vector>
 
 #include "symbol/mxnet/importer.h"
@@ -104,6 +104,32 @@ void ImportSequenceReverse(Importer& im) {
   im.Out(SequenceReverse(im.In(0), im.In(1), {.axis = axis, .batch_axis = 1 - axis}, im.name()));
 }
 
+// --- Grids, which are (N, 2, H, W) in MXNet, of x and y from centre to centre.
+
+// Of an affine map for each sample, (N, 6).
+Symbol AffinePlaces(Importer& im, const Symbol& maps) {
+  im.Expect("transform_type", {"affine"});
+  const std::vector<int64_t> sizes = im.Ints("target_shape");
+  if (sizes.size() != 2) Throw<ModelError>("attribute \"target_shape\": expected (H, W), got {} extents", sizes.size());
+  return AffineGrid(Reshape(maps, {.shape = {-1, 2, 3}}), {.sizes = sizes, .align_corners = true});
+}
+
+void ImportGridGenerator(Importer& im) {
+  im.Out(Transpose(AffinePlaces(im, im.In(0)), {.axes = {0, 3, 1, 2}}, im.name()));
+}
+
+void ImportBilinearSampler(Importer& im) {
+  im.Ignore({"cudnn_off"});
+  const Symbol places = Transpose(im.In(1), {.axes = {0, 2, 3, 1}});
+  im.Out(GridSample(im.In(0), places, {.align_corners = true}, im.name()));
+}
+
+void ImportSpatialTransformer(Importer& im) {
+  im.Ignore({"cudnn_off"});
+  im.Expect("sampler_type", {"bilinear"});
+  im.Out(GridSample(im.In(0), AffinePlaces(im, im.In(1)), {.align_corners = true}, im.name()));
+}
+
 // --- Random numbers, by our generator: not those of MXNet's.
 
 DrawAttrs Drawn(Importer& im) {
@@ -124,10 +150,13 @@ void ImportNormal(Importer& im) {
 
 std::span<const ImportRow> IndexImports() {
   static const std::vector<ImportRow> rows = {
+      {"BilinearSampler", ImportBilinearSampler},
       {"Embedding", ImportEmbedding},
+      {"GridGenerator", ImportGridGenerator},
       {"SequenceLast", ImportSequenceLast},
       {"SequenceMask", ImportSequenceMask},
       {"SequenceReverse", ImportSequenceReverse},
+      {"SpatialTransformer", ImportSpatialTransformer},
       {"_contrib_SparseEmbedding", ImportEmbedding},
       {"_random_normal", ImportNormal},
       {"_random_uniform", ImportUniform},

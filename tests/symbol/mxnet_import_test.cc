@@ -105,6 +105,23 @@ TEST(MxnetImport, ScoresOfAttentionAreOfAnyType) {
   EXPECT_EQ(InferTypes(Graph::Of(scaled), {{"data", {1, 4}}}, {}, {{"data", 0}}).back()[0].batch_axis, 0);
 }
 
+// Coordinates are an axis beside the channels' there.
+TEST(MxnetImport, GridsOfPlaces) {
+  const std::string affine = "'transform_type': 'affine', 'target_shape': '(4, 6)'";
+  EXPECT_EQ(*InferShapes(OperatorOf("GridGenerator", affine), {{"data", {5, 6}}}).outputs[0], (Shape{5, 2, 4, 6}));
+  EXPECT_EQ(*InferShapes(OperatorOf("BilinearSampler", "'cudnn_off': 'False'", 2),
+                         {{"data", {5, 3, 8, 9}}, {"w", {5, 2, 4, 6}}})
+                 .outputs[0],
+            (Shape{5, 3, 4, 6}));
+  EXPECT_EQ(*InferShapes(OperatorOf("SpatialTransformer", affine + ", 'sampler_type': 'bilinear'", 2),
+                         {{"data", {5, 3, 8, 9}}, {"w", {5, 6}}})
+                 .outputs[0],
+            (Shape{5, 3, 4, 6}));
+  EXPECT_EQ(ErrorOf("GridGenerator", "'transform_type': 'warp'"),
+            "ModelError: m.json: node 1, \"GridGenerator\" \"n\": attribute \"transform_type\" of \"warp\" cannot be "
+            "imported");
+}
+
 TEST(MxnetImport, AttributesThatAreWrongAreErrors) {
   const std::string who = "ModelError: m.json: node 2, \"Activation\" \"n\": ";
   const auto error = [](const std::string& attrs) { return ErrorOf("Activation", attrs, 2); };

@@ -122,6 +122,11 @@ def cases(rng):
                               moving_var=S.Variable("moving_var"), **options),
             a=normal(3, 3, 4), b=positive(n), c=normal(n), moving_mean=normal(n), moving_var=positive(n))
     add("layer_norm", S.LayerNorm(a, b, c), a=normal(2, 3, 4), b=normal(4), c=normal(4))
+    add("bilinear_sampler", S.BilinearSampler(a, b), a=normal(2, 3, 5, 4), b=normal(2, 2, 3, 6))
+    add("grid_generator", S.GridGenerator(a, transform_type="affine", target_shape=(3, 4)), a=normal(2, 6))
+    add("spatial_transformer",
+        S.SpatialTransformer(a, b, transform_type="affine", sampler_type="bilinear", target_shape=(3, 4)),
+        a=normal(2, 3, 5, 4), b=normal(2, 6))
     add("instance_norm", S.InstanceNorm(a, b, c), a=normal(2, 3, 4, 4), b=normal(3), c=normal(3))
     for mode in ["instance", "channel", "spatial"]:
         add("l2_" + mode, S.L2Normalization(a, mode=mode), a=normal(2, 3, 4))
