@@ -63,7 +63,7 @@ void ImportAttention(Importer& im) {
                        .softcap = im.Float("softcap", 0),
                        .causal = causal};
   const int64_t mode = im.Int("qk_matmul_output_mode", 0);
-  if (im.num_inputs() > 6) Throw<ModelError>("its inputs behind the sixth came with opset 24");
+  if (im.num_inputs() > 6) Throw<ModelError>("its inputs behind the sixth cannot be had");
   Symbol query = im.In(0), key = im.In(1), value = im.In(2);
   const int rank = im.RankOf(query);
   if ((rank != 3 && rank != 4) || im.RankOf(key) != rank || im.RankOf(value) != rank) {

@@ -1,6 +1,8 @@
 // Element-wise operators, casts and constants.
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "symbol/onnx/importer.h"
@@ -135,6 +137,24 @@ void ImportConstant(Importer& im) {
   Throw<ModelError>("it has no value that is a tensor of numbers");
 }
 
+// A window of a signal: a - b cos t + c cos 2t, for t from 0 to before 2 pi, or to 2 pi if it is not periodic.
+ImportFn SignalWindow(double a, double b, double c) {
+  return [=](Importer& im) {
+    const int64_t size = im.StaticNumber(0);
+    const DType dtype = DTypeOf(static_cast<int>(im.Int("output_datatype", 1)));
+    if (size < 0) Throw<ModelError>("input 0: a window of {} numbers", size);
+    CheckTerms(size);
+    const int64_t period = im.Flag("periodic", true) ? size : size - 1;
+    HostTensor window(dtype, {size});
+    for (int64_t i = 0; i < size; ++i) {
+      const double t =
+          2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(std::max<int64_t>(period, 1));
+      window.Set(i, period == 0 ? 1 : a - b * std::cos(t) + c * std::cos(2 * t));
+    }
+    im.OutConstant(std::move(window));
+  };
+}
+
 }  // namespace
 
 std::span<const ImportRow> ElementwiseImports() {
@@ -153,6 +173,7 @@ std::span<const ImportRow> ElementwiseImports() {
       {"BitwiseNot", 18, Unary(BitNot)},
       {"BitwiseOr", 18, Binary(BitOr)},
       {"BitwiseXor", 18, Binary(BitXor)},
+      {"BlackmanWindow", 17, SignalWindow(0.42, 0.5, 0.08)},
       {"Cast", 6, ImportCast},
       {"CastLike", 15, ImportCastLike},
       {"Ceil", 1, Unary(Ceil)},
@@ -168,6 +189,8 @@ std::span<const ImportRow> ElementwiseImports() {
       {"Floor", 1, Unary(Floor)},
       {"Greater", 1, Binary(Greater)},
       {"GreaterOrEqual", 12, Binary(GreaterEqual)},
+      {"HammingWindow", 17, SignalWindow(25. / 46, 21. / 46, 0)},
+      {"HannWindow", 17, SignalWindow(0.5, 0.5, 0)},
       {"Identity", 1, ImportIdentity},
       {"IsInf", 10, ImportIsInf},
       {"IsNaN", 9, Unary(IsNaN)},

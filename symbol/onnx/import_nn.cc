@@ -1,5 +1,7 @@
 // Layers: windows, dropout, matrices.
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "base/checked.h"
@@ -97,6 +99,41 @@ ImportFn GlobalPool(PoolType type) {
   return [type](Importer& im) { im.Out(Pooling(im.In(0), {.type = type, .global = true}, im.name())); };
 }
 
+// (sum |x|^p)^(1/p). Nothing flows back where all is 0, and the root has no slope: as in PyTorch.
+Symbol PowerMean(const Symbol& x, double p, const std::function<Symbol(const Symbol&)>& sum, const std::string& name) {
+  if (p == 1) return Identity(sum(Abs(x)), name);
+  const Symbol whole = sum(p == 2 ? Square(x) : Power(Abs(x), p)), nothing = Equal(whole, 0.0);
+  const Symbol inside = Where(nothing, 1.0, whole);
+  return Where(nothing, 0.0, p == 2 ? Sqrt(inside) : Power(inside, 1 / p), name);
+}
+
+// Was a real number in the first version.
+double Exponent(const Importer& im) {
+  const double p = im.opset() < 2 ? im.Float("p", 2) : static_cast<double>(im.Int("p", 2));
+  if (!(p > 0)) Throw<ModelError>("attribute \"p\": expected more than 0, got {}", p);
+  return p;
+}
+
+// A sum is an average that counts padding, which is 0, times the elements of a window.
+void ImportLpPool(Importer& im) {
+  const PoolingAttrs attrs{.type = PoolType::kAvg,
+                           .kernel = im.Ints("kernel_shape"),
+                           .stride = im.Ints("strides"),
+                           .pad = im.Ints("pads"),
+                           .dilate = im.Ints("dilations"),
+                           .auto_pad = AutoPadOf(im)};
+  if (im.Flag("ceil_mode")) Throw<ModelError>("attribute \"ceil_mode\": only 0 can be had");
+  double size = 1;
+  for (const int64_t extent : attrs.kernel) size *= static_cast<double>(extent);
+  const auto sum = [&](const Symbol& x) { return Pooling(x, attrs) * size; };
+  im.Out(PowerMean(im.In(0), Exponent(im), sum, im.name()));
+}
+
+void ImportGlobalLpPool(Importer& im) {
+  const auto sum = [](const Symbol& x) { return Sum(x, {.axes = {0, 1}, .keepdims = true, .exclude = true}); };
+  im.Out(PowerMean(im.In(0), Exponent(im), sum, im.name()));
+}
+
 // Drops while the model is trained, whatever the file says of that.
 void ImportDropout(Importer& im) {
   im.Ignore({"is_test", "seed"});
@@ -185,6 +222,30 @@ void ImportMatMul(Importer& im) {
   im.Out(MatMul(x, im.In(1), {}, im.name()));
 }
 
+// Of matrices of up to 3 rows, by their minors along the first.
+void ImportDet(Importer& im) {
+  constexpr int kMost = 3;
+  const Symbol x = im.In(0);
+  const Shape shape = im.ShapeOf(x);
+  const int64_t rows = shape.rank() < 2 ? 0 : shape[-1];
+  if (rows < 1 || rows > kMost || shape[-2] != rows) {
+    Throw<ModelError>("input 0: square matrices of 1 to {} rows can be had, got {}", kMost, shape);
+  }
+  const auto at = [&](int64_t row, int64_t column) {
+    const Symbol element =
+        Slice(x, {.begin = {row, column}, .end = {row + 1, column + 1}, .axes = {shape.rank() - 2, shape.rank() - 1}});
+    return Squeeze(element, {.axes = {-2, -1}});
+  };
+  const auto minor = [&](int64_t row, int64_t a, int64_t b) {
+    return at(row, a) * at(row + 1, b) - at(row, b) * at(row + 1, a);
+  };
+  const Symbol determinant = rows == 1 ? at(0, 0)
+                             : rows == 2
+                                 ? minor(0, 0, 1)
+                                 : at(0, 0) * minor(1, 1, 2) - at(0, 1) * minor(1, 0, 2) + at(0, 2) * minor(1, 0, 1);
+  im.Out(Identity(determinant, im.name()));
+}
+
 }  // namespace
 
 ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias) {
@@ -209,10 +270,13 @@ std::span<const ImportRow> NnImports() {
       {"AveragePool", 1, Pool(PoolType::kAvg)},
       {"Conv", 1, ImportConv},
       {"ConvTranspose", 1, ImportConvTranspose},
+      {"Det", 11, ImportDet},
       {"Dropout", 1, ImportDropout},
       {"Gemm", 1, ImportGemm},
       {"GlobalAveragePool", 1, GlobalPool(PoolType::kAvg)},
+      {"GlobalLpPool", 1, ImportGlobalLpPool},
       {"GlobalMaxPool", 1, GlobalPool(PoolType::kMax)},
+      {"LpPool", 1, ImportLpPool},
       {"MatMul", 1, ImportMatMul},
       {"MaxPool", 1, Pool(PoolType::kMax)},
   };

@@ -38,6 +38,8 @@ void ImportGelu(Importer& im) {
   im.Out(by == "tanh" ? GeluTanh(im.In(0), im.name()) : Gelu(im.In(0), im.name()));
 }
 
+void ImportSwish(Importer& im) { im.Out(Swish(im.In(0), im.Float("alpha", 1), im.name())); }
+
 void ImportShrink(Importer& im) { im.Out(Shrink(im.In(0), im.Float("lambd", 0.5), im.Float("bias", 0), im.name())); }
 
 void ImportPRelu(Importer& im) { im.Out(PRelu(im.In(0), im.WeightIn(1), im.name())); }
@@ -222,6 +224,7 @@ std::span<const ImportRow> NormImports() {
       {"Shrink", 9, ImportShrink},
       {"Softmax", 1, AlongRest(SoftmaxAlong)},
       {"Softmax", 13, Along(SoftmaxAlong)},
+      {"Swish", 24, ImportSwish},
       {"ThresholdedRelu", 10, CurveOf(CurveType::kThresholdedRelu)},
   };
   return rows;

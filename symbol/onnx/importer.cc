@@ -15,7 +15,7 @@
 namespace bindery::onnx {
 namespace {
 
-constexpr int64_t kNewestOpset = 23;
+constexpr int64_t kNewestOpset = 26;
 constexpr int64_t kAnyBatch = 4;  // where the file has none; not 1, which broadcasts
 constexpr int64_t kMaxBatch = int64_t{1} << 40;
 
