@@ -1,6 +1,7 @@
 // Shape sub-graphs: Shape, Gather, Concat, arithmetic. What they compute from are extents that are known, or follow the
 // batch; so the operators that take extents get them as attributes.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -101,8 +102,23 @@ std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y
   return std::nullopt;
 }
 
-bool IsTruth(const std::string& op) {
-  return op == "Equal" || op == "And" || op == "Or" || op.starts_with("Less") || op.starts_with("Greater");
+bool IsComparison(const std::string& op) {
+  return op == "Equal" || op.starts_with("Less") || op.starts_with("Greater");
+}
+bool IsTruth(const std::string& op) { return IsComparison(op) || op == "And" || op == "Or"; }
+
+// TensorFlow compares the counters of its loops as floating point. A list might be a weight, which training changes.
+Folded WholeFloat(const Importer& im, int input) {
+  const HostTensor* constant = im.Constant(input);
+  if (im.ValueOf(input)->is_input || constant == nullptr || !IsFloat(constant->dtype()) ||
+      constant->shape().rank() > 1 || constant->elements() != 1) {
+    return std::nullopt;
+  }
+  const double number = constant->At(0);
+  if (std::trunc(number) != number || std::abs(number) > 9007199254740992.0) return std::nullopt;  // 2^53
+  return Numbers{.values = {{static_cast<int64_t>(number), 0}},
+                 .is_scalar = constant->shape().rank() == 0,
+                 .dtype = constant->dtype()};
 }
 
 // Operators of two operands, either of which may be one number.
@@ -208,7 +224,7 @@ Folded FoldNot(Importer&, const std::vector<Numbers>& inputs) {
 Folded FoldCast(Importer& im, const std::vector<Numbers>& inputs) {
   Numbers result = inputs[0];
   result.dtype = DTypeOf(static_cast<int>(im.Int("to", 0)));
-  if (IsFloat(result.dtype) || (result.dtype == DType::kBool && !IsFixed(result))) return std::nullopt;
+  if ((IsFloat(result.dtype) || result.dtype == DType::kBool) && !IsFixed(result)) return std::nullopt;
   im.Ignore({"saturate", "round_mode"});
   return result;
 }
@@ -268,6 +284,7 @@ std::optional<Numbers> Fold(Importer& im) {
   for (int i = 0; i < im.num_inputs(); ++i) {
     if (!im.Has(i)) continue;
     Folded numbers = im.NumbersOf(i);
+    if (!numbers && IsComparison(im.op())) numbers = WholeFloat(im, i);
     if (!numbers) return std::nullopt;
     inputs.push_back(std::move(*numbers));
   }

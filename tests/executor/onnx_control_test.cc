@@ -80,6 +80,27 @@ TEST(OnnxControl, ALoopEndsByItsCondition) {
   EXPECT_EQ(Computed(model, {{"x", kValue}}), HostTensor::From({1, 2}, {8, 16}));
 }
 
+// As TensorFlow's recurrent layers have it: counters are compared as floating point, before the loop and in it.
+TEST(OnnxControl, ALoopsConditionMayCompareFloats) {
+  const auto loop = [](const std::string& first, const std::string& counter) {
+    const std::string body = OnnxInput("i", "", kInt64) + OnnxInput("go", "", kBool) + OnnxInput("h", "N, 2") +
+                             OnnxNode("Cast", counter, "count", OnnxInt("to", 1)) +
+                             OnnxNode("Less", "count two", "less") + OnnxNode("And", "less less", "on") +
+                             OnnxNode("Add", "h h", "next") + OnnxOutput("on") + OnnxOutput("next");
+    return kX + OnnxFloats("zero", "", "0") + OnnxFloats("two", "", "2") +
+           OnnxNode("Greater", "two " + first, "first") + OnnxNode("Loop", "- first x", "y", OnnxGraph("body", body)) +
+           OnnxOutput("y");
+  };
+  EXPECT_EQ(Computed(Import(loop("zero", "i")), {{"x", kValue}}), HostTensor::From({1, 2}, {8, 16}));
+  EXPECT_EQ(Computed(Import(loop("two", "i")), {{"x", kValue}}), kValue);
+  const std::string unknown = " but how many steps a loop has must be known while the file is read";
+  EXPECT_NE(ErrorOf(loop("x", "i")).find("input 1, the condition of its first step, is computed from data"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf(loop("zero", "h"))
+                .find("the condition to go on after step 0 is computed from data or the batch," + unknown),
+            std::string::npos);
+}
+
 TEST(OnnxControl, AScanGoesAlongItsAxis) {
   const std::string body = OnnxInput("sum", "N") + OnnxInput("next", "N") + OnnxNode("Add", "sum next", "more") +
                            OnnxNode("Identity", "more", "seen") + OnnxOutput("more") + OnnxOutput("seen");
