@@ -68,6 +68,11 @@ Folded FoldConcat(Importer& im, const std::vector<Numbers>& inputs) {
   return result;
 }
 
+// Is a at least b in every batch that is not empty?
+bool IsNeverLess(const Extent& a, const Extent& b) {
+  return a.batches >= b.batches && CheckedAdd(a.fixed, a.batches) >= CheckedAdd(b.fixed, b.batches);
+}
+
 // Of two numbers; nothing where the batch would have to be known, or where it is better left to the operator.
 std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y) {
   const bool fixed = x.batches == 0 && y.batches == 0;
@@ -89,10 +94,12 @@ std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y
   if (op == "Equal" && (x.batches == y.batches || x.fixed == y.fixed)) {
     return Extent{x == y, 0};  // of a batch that is not empty
   }
+  if (op == "Max" && IsNeverLess(y, x)) return y;
+  if (op == "Max" && IsNeverLess(x, y)) return x;
+  if (op == "Min" && IsNeverLess(y, x)) return x;
+  if (op == "Min" && IsNeverLess(x, y)) return y;
   if (!fixed) return std::nullopt;
   if (op == "Mod" && y.fixed > 0) return Extent{(x.fixed % y.fixed + y.fixed) % y.fixed, 0};
-  if (op == "Max") return Extent{std::max(x.fixed, y.fixed), 0};
-  if (op == "Min") return Extent{std::min(x.fixed, y.fixed), 0};
   if (op == "Less") return Extent{x.fixed < y.fixed, 0};
   if (op == "LessOrEqual") return Extent{x.fixed <= y.fixed, 0};
   if (op == "Greater") return Extent{x.fixed > y.fixed, 0};

@@ -32,6 +32,12 @@ void CheckSamplesMeet(InferContext& c) {
   }
 }
 
+// A factor or a shift of one element, from whose shape nothing is to be assumed for what it is combined with; in a batch
+// of 1 it may be the sample.
+bool IsNumber(const Shape& shape, std::optional<int64_t> batch) {
+  return shape.rank() == 0 || (batch != 1 && std::ranges::all_of(shape, [](int64_t extent) { return extent == 1; }));
+}
+
 }  // namespace
 
 void BroadcastShapes(InferContext& c) {
@@ -45,7 +51,7 @@ void BroadcastShapes(InferContext& c) {
     all = all && shape;
     if (!shape) continue;
     rank = std::max(rank, shape->rank());
-    if (!output.shape() && (!known || known->rank() < rank)) known = shape;
+    if (!output.shape() && !IsNumber(*shape, c.batch()) && (!known || known->rank() < shape->rank())) known = shape;
   }
   if (!all) {
     for (int i = 0; i < count && known && (count == 1 || c.may_assume()); ++i) {

@@ -71,6 +71,11 @@ TEST(Broadcast, WhatIsAssumed) {
   EXPECT_EQ(Assumed({}, {Shape{4, 5}}), Node({4, 5}, {4, 5}, {4, 5}));
   EXPECT_EQ(Assumed({Shape{5}}, {Shape{4, 5}}), Node({5}, {4, 5}, {4, 5}));
   EXPECT_EQ(Assumed({Shape{kAny, kAny}, Shape{kAny, 1}}, {Shape{4, 5}}), Node({4, 5}, {4, 1}, {4, 5}));
+  for (const Shape& number : {Shape{}, Shape{1}, Shape{1, 1}}) {  // which may be combined with any shape
+    EXPECT_EQ(Assumed({number}), (NodeShapes{{number, std::nullopt}, {std::nullopt}}));
+  }
+  const InferredShapes one = InferShapes(Variable("prediction") - Variable("label"), {{"prediction", {1, 1}}});
+  EXPECT_EQ(one.arguments[1], (Shape{1, 1})) << "a batch of one sample";
 }
 
 // An operand that gets its shape elsewhere later is not taken for the other's likeness.
