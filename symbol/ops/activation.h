@@ -31,6 +31,7 @@ inline constexpr ActivationFunction Relu{ActivationType::kRelu};
 inline constexpr ActivationFunction Sigmoid{ActivationType::kSigmoid};
 inline constexpr ActivationFunction Tanh{ActivationType::kTanh};
 inline constexpr ActivationFunction SoftRelu{ActivationType::kSoftRelu};  // log(1 + e^x)
+inline constexpr ActivationFunction Softplus = SoftRelu;                  // as most call it
 inline constexpr ActivationFunction SoftSign{ActivationType::kSoftSign};  // x / (1 + |x|)
 
 // (output gradient, output) -> data gradient

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <span>
 
 #include "symbol/op_def.h"
@@ -37,12 +38,26 @@ struct NormalizeAttrs {
 // variables "<name>_gamma" and "<name>_beta". The statistics have no gradient.
 const OpDef& NormalizeOp();
 inline constexpr OpFunction<NormalizeAttrs, 3> Normalize{NormalizeOp};
-inline Symbol LayerNorm(const Symbol& data, int64_t axis = -1, double eps = 1e-5, const std::string& name = {}) {
-  return Normalize(data, {.axis = axis, .eps = eps}, name);
+// LayerNorm(x, {.eps = 1e-6}, "norm"), as operators are called, or with the numbers one by one. (A template, because {}
+// would be an axis of 0.)
+struct LayerNormAttrs {
+  int64_t axis = -1;  // first axis of a group
+  double eps = 1e-5;
+};
+inline Symbol LayerNorm(const Symbol& data, const LayerNormAttrs& attrs = {}, const std::string& name = {}) {
+  return Normalize(data, {.axis = attrs.axis, .eps = attrs.eps}, name);
+}
+template <std::integral Axis>
+Symbol LayerNorm(const Symbol& data, Axis axis, double eps = 1e-5, const std::string& name = {}) {
+  return LayerNorm(data, LayerNormAttrs{axis, eps}, name);
 }
 // x / sqrt(mean x^2 + eps) gamma; Zhang and Sennrich, arXiv 1910.07467
-inline Symbol RMSNorm(const Symbol& data, int64_t axis = -1, double eps = 1e-5, const std::string& name = {}) {
-  return Normalize(data, {.axis = axis, .eps = eps, .center = false, .shift = false}, name);
+inline Symbol RMSNorm(const Symbol& data, const LayerNormAttrs& attrs = {}, const std::string& name = {}) {
+  return Normalize(data, {.axis = attrs.axis, .eps = attrs.eps, .center = false, .shift = false}, name);
+}
+template <std::integral Axis>
+Symbol RMSNorm(const Symbol& data, Axis axis, double eps = 1e-5, const std::string& name = {}) {
+  return RMSNorm(data, LayerNormAttrs{axis, eps}, name);
 }
 inline Symbol GroupNorm(const Symbol& data, int64_t groups, double eps = 1e-5, const std::string& name = {}) {
   return Normalize(data, {.groups = groups, .eps = eps}, name);

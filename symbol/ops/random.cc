@@ -38,6 +38,7 @@ std::vector<Symbol> NoGradient(const GradientContext&) { return {}; }
 
 template <class Attrs>
 OpDef Draw(std::string name, std::string doc, void (*check)(const AnyAttrs&)) {
+  doc += fmt::format(" In C++ {0}({{{{.shape = {{5}}}}}}, name), or of data's shape {0}Like(data, {{}}, name).", name);
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attrs_type = &AttrsOf<Attrs>(),

@@ -31,7 +31,8 @@ constexpr Purpose kPurposes[] = {
      "LRN=LocalResponseNorm, L2Normalization=normalize, MeanVarianceNormalization, "
      "Standardize"},
     {"functions of layers",
-     "Activation, Relu, Sigmoid, Tanh, Curve, LeakyRelu, Elu, Selu, Celu, Gelu, Swish=SiLU, HardSigmoid, HardSwish, "
+     "Activation, Relu, Sigmoid, Tanh, Softplus, SoftSign=Softsign, Curve, LeakyRelu, Elu, Selu, Celu, Gelu, "
+     "Swish=SiLU, HardSigmoid, HardSwish, "
      "HardTanh, Relu6, Mish, ThresholdedRelu, Shrink, PRelu, Softmax, LogSoftmax, Hardmax"},
     {"losses",
      "SoftmaxOutput=CrossEntropyLoss, SoftmaxCrossEntropy=reduction none, "
@@ -65,8 +66,9 @@ constexpr Purpose kPurposes[] = {
      "ScatterND, OneHot=one_hot"},
     {"sequences", "SequenceMask, SequenceReverse, SequenceLast"},
     {"making values",
-     "Constant, Scalar, Full, FullLike=full_like, Range=arange, Eye, EyeLike, Trilu=tril and triu, RandomUniform, "
-     "RandomNormal, RandomInt, Bernoulli, Multinomial"},
+     "Constant, Scalar, Full, FullLike=full_like, Range=arange, Eye, EyeLike, Trilu=tril and triu, "
+     "RandomUniform=rand, RandomUniformLike=rand_like, RandomNormal=randn, RandomNormalLike=randn_like, "
+     "RandomInt=randint, RandomIntLike=randint_like, Bernoulli, Multinomial"},
     {"types and extents", "Cast=to, QuantizeLinear, DequantizeLinear, ShapeArray=shape, SizeArray=numel"},
 };
 

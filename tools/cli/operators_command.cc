@@ -31,7 +31,21 @@ Functions that are made of several operators are told in headers alone: Deconvol
 Gemm (`matmul.h`), SoftmaxCrossEntropy and NegativeLogLikelihood (`cross_entropy.h`), LayerNorm,
 RMSNorm, GroupNorm, InstanceNorm, L2Normalization and MeanVarianceNormalization (`normalize.h`),
 Sort and ArgSort (`order.h`), Stack, Flip, Full and Eye (`arrange.h`), LogSum (`reduce.h`), Clip,
-Log2, Log10, Rsqrt, Fold and MeanOf (`elementwise.h`), and the curves (`curve.h`).
+Log2, Log10, Rsqrt, Fold and MeanOf (`elementwise.h`); and so are the functions of Activation
+(`activation.h`) and of Curve (`curve.h`), and what is drawn like data (`random.h`).
+
+A call says inputs, attributes and name, of which the latter two may be left out:
+
+```
+Convolution(x, {.num_filter = 8, .kernel = {3, 3}}, "conv1")
+LayerNorm(x, {.eps = 1e-6}, "norm1")
+Concat({a, b}, {.axis = 1}, "both")                             // any number of inputs
+Exp(x, "e"), Add(a, b, "sum"), Relu(x, "relu1")                 // no attributes
+LeakyRelu(x, 0.1, "leaky"), GroupNorm(x, 8, 1e-5, "norm2")      // curves, other norms: numbers
+SequenceMask(x, lengths, {{.axis = 1, .batch_axis = 0}, 0.5})   // another's attributes in it
+RandomNormal({{.shape = {2, 3}}, 0, 1}, "noise")                // so, too
+RandomNormalLike(x, {}, "noise")                                // of x's shape and type
+```
 )";
 
 std::string NameOf(const Slot& slot) {

@@ -44,14 +44,14 @@ Symbol Gpt(const ZooOptions& o) {
   x = MaybeDropout(x, o, "dropout");
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string block = fmt::format("block{}_", i);
-    Symbol y = LayerNorm(x, -1, 1e-5, block + "norm1");
+    Symbol y = LayerNorm(x, {}, block + "norm1");
     y = MultiHeadAttention(y, y, y, {}, {.width = o.width, .heads = o.heads, .causal = true}, block + "attention");
     x = Add(x, MaybeDropout(y, o, block + "dropout1"), block + "sum1");
-    y = LayerNorm(x, -1, 1e-5, block + "norm2");
+    y = LayerNorm(x, {}, block + "norm2");
     y = Linear(Gelu(Linear(y, 4 * o.width, block + "fc1"), block + "gelu"), o.width, block + "fc2");
     x = Add(x, MaybeDropout(y, o, block + "dropout2"), block + "sum2");
   }
-  const Symbol scores = Head(LayerNorm(x, -1, 1e-5, "norm"), tokens, /*bias=*/false, o);
+  const Symbol scores = Head(LayerNorm(x, {}, "norm"), tokens, /*bias=*/false, o);
   const std::string residual = fmt::format("normal({})", 0.02 / std::sqrt(2.0 * static_cast<double>(o.layers)));
   return WithInitial(Loss(scores, {}, o),
                      {{"_output_weight", residual}, {"_fc2_weight", residual}, {"_weight", "normal(0.02)"}});
@@ -91,7 +91,7 @@ Symbol Transformer(const ZooOptions& o) {
   // The norm of x and what a part of a layer gives of it.
   const auto add_norm = [&](const Symbol& x, const Symbol& y, const std::string& layer, const std::string& number) {
     const Symbol sum = Add(x, MaybeDropout(y, o, layer + "dropout" + number), layer + "sum" + number);
-    return LayerNorm(sum, -1, 1e-5, layer + "norm" + number);
+    return LayerNorm(sum, {}, layer + "norm" + number);
   };
   const auto attend = [&](const Symbol& query, const Symbol& memory, bool causal, const std::string& name) {
     return MultiHeadAttention(query, memory, memory, {}, {.width = o.width, .heads = o.heads, .causal = causal}, name);
@@ -107,7 +107,7 @@ Symbol Transformer(const ZooOptions& o) {
     memory = add_norm(memory, attend(memory, memory, false, layer + "attention"), layer, "1");
     memory = add_norm(memory, inner(memory, layer), layer, "2");
   }
-  memory = LayerNorm(memory, -1, 1e-5, "encoder_norm");
+  memory = LayerNorm(memory, {}, "encoder_norm");
   Symbol x = embed(target, target_tokens, "target");
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string layer = fmt::format("decoder{}_", i);
@@ -115,7 +115,7 @@ Symbol Transformer(const ZooOptions& o) {
     x = add_norm(x, attend(x, memory, false, layer + "cross"), layer, "2");
     x = add_norm(x, inner(x, layer), layer, "3");
   }
-  const Symbol scores = Head(LayerNorm(x, -1, 1e-5, "decoder_norm"), target_tokens, /*bias=*/true, o);
+  const Symbol scores = Head(LayerNorm(x, {}, "decoder_norm"), target_tokens, /*bias=*/true, o);
   const std::string embedded = fmt::format("normal({})", 1 / std::sqrt(static_cast<double>(o.width)));
   return WithInitial(
       Loss(scores, {}, o),
