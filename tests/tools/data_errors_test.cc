@@ -7,6 +7,8 @@
 #include <functional>
 
 #include "base/files.h"
+#include "symbol/model.h"
+#include "symbol/ops.h"
 #include "tests/tools/program.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
@@ -95,6 +97,16 @@ TEST_F(DataErrorsTest, FoldersOfImages) {
     Fails(4, c.message, {"train", "--model", "mlp", "--data", "data"});
   }
   EXPECT_EQ(Files(), Words{"data"});
+}
+
+// As TensorFlow's models are exported.
+TEST_F(DataErrorsTest, ModelsWhoseChannelsComeLast) {
+  const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 28, 28, 1}});
+  SaveModel({.symbol = SoftmaxOutput(FullyConnected(data, {.num_hidden = 10}, "fc"), {}, "softmax")}, PathOf("tf.pb"));
+  Fails(4,
+        "of (1, 28, 28) do not fit model \"tf.pb\", which takes (28, 28, 1): its channels must come first; tf2onnx has "
+        "--inputs-as-nchw for that",
+        {"train", "--model", "tf.pb", "--data", "digits"});
 }
 
 TEST_F(DataErrorsTest, WhatIsNoFolderOfImages) {

@@ -84,7 +84,9 @@ HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::s
   const Shape& have = images.shape();  // (N, 1, rows, columns)
   if (sample == have.Erase(0)) return images;
   if (!CanFit(have, sample)) {
-    Throw<DataError>("--data: {} images of {} do not fit {}, which takes {}", have[0], have.Erase(0), model, sample);
+    const bool has_channels_last = sample.rank() == 3 && (sample[2] == 1 || sample[2] == 3);  // TensorFlow's
+    Throw<DataError>("--data: {} images of {} do not fit {}, which takes {}{}", have[0], have.Erase(0), model, sample,
+                     has_channels_last ? ": its channels must come first; tf2onnx has --inputs-as-nchw for that" : "");
   }
   constexpr int64_t kMaxElements = int64_t{1} << 30;  // 4 GiB
   const int64_t most = kMaxElements / std::max<int64_t>(1, sample.Elements());

@@ -183,6 +183,16 @@ TEST(Transform, ResizedPartsAndColours) {
   EXPECT_FLOAT_EQ(values[2], 0.5f);
 }
 
+// Models of TensorFlow have them last.
+TEST(Transform, ChannelsComeFirst) {
+  EXPECT_EQ(
+      MessageOf<DataError>([] { CheckImageOptions({.channels = 96, .rows = 96, .columns = 3}, false); }),
+      "DataError: images: expected 1 or 3 channels, got 96: a model that takes (96, 96, 3) has them last, but they "
+      "must come first; tf2onnx has --inputs-as-nchw for that");
+  EXPECT_EQ(MessageOf<DataError>([] { CheckImageOptions({.channels = 4}, false); }),
+            "DataError: images: expected 1 or 3 channels, got 4");
+}
+
 // 1 x 30 million pixels, whose shorter side would become 256: no such image is made.
 TEST(Transform, LongAndNarrowImagesAreRefused) {
   EXPECT_EQ(MessageOf<DataError>([] {

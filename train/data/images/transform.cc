@@ -109,7 +109,12 @@ void CheckImageOptions(const ImageOptions& options, bool in_training) {
   side("a shorter side", options.shorter_side, 0);
   side("padding", options.padding, 0);
   if (options.channels != 1 && options.channels != 3) {
-    Throw<DataError>("images: expected 1 or 3 channels, got {}", options.channels);
+    const bool has_channels_last = options.columns == 1 || options.columns == 3;  // TensorFlow's
+    Throw<DataError>("images: expected 1 or 3 channels, got {}{}", options.channels,
+                     has_channels_last ? fmt::format(": a model that takes ({}, {}, {}) has them last, but they must "
+                                                     "come first; tf2onnx has --inputs-as-nchw for that",
+                                                     options.channels, options.rows, options.columns)
+                                       : "");
   }
   const bool cut = options.shorter_side > 0 && !(options.crop == ImageCrop::kResized && in_training);
   const int64_t padded = options.shorter_side + 2 * PaddingOf(options, in_training);
