@@ -1,4 +1,6 @@
 // Models cut to what is wanted of them, and what is known of their inputs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -47,6 +49,12 @@ std::set<std::string> ReadToPredict(const Entry& head) {
   return VariablesOf(inputs);
 }
 
+bool ShareNodes(const Symbol& a, const Symbol& b) {
+  std::set<NodePtr> nodes;
+  for (const NodePtr& node : PostOrder(a.entries())) nodes.insert(node);
+  return std::ranges::any_of(PostOrder(b.entries()), [&](const NodePtr& node) { return nodes.contains(node); });
+}
+
 }  // namespace
 
 Model Cut(const Model& model, const Symbol& symbol) {
@@ -54,6 +62,13 @@ Model Cut(const Model& model, const Symbol& symbol) {
   for (const std::string& name : symbol.ListInputs()) {
     if (const auto value = model.params.find(name); value != model.params.end()) cut.params.insert(*value);
     if (const auto value = model.aux.find(name); value != model.aux.end()) cut.aux.insert(*value);
+  }
+  if (cut.params.empty() && cut.aux.empty() && !(model.params.empty() && model.aux.empty()) &&
+      !ShareNodes(model.symbol, symbol)) {
+    Throw<ModelError>(
+        "nothing of the model is left in the symbol that it is to be cut to, whose inputs are {}: make that of the "
+        "model's own values, model.symbol.Internals()[\"NAME_output\"]",
+        fmt::join(symbol.ListInputs(), ", "));
   }
   return cut;
 }

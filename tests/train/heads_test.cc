@@ -255,7 +255,7 @@ TEST(Heads, AModelCanBeCut) {
   Model part = model;
   part.symbol = Relu(model.symbol.Internals()["data"]);
   EXPECT_EQ(Predictor(part, {.inputs = {{"data", {4, 4}}}}).output_names().size(), 1u);
-  const Symbol features = FullyConnected(Variable("data"), {.num_hidden = 3}, "new");
+  const Symbol features = FullyConnected(model.symbol.Internals()["data"], {.num_hidden = 3}, "new");
   const Model cut = Cut(model, SoftmaxOutput(features, Variable("label"), {}, "softmax"));
   EXPECT_TRUE(cut.params.empty());
   EXPECT_EQ(cut.metadata, model.metadata);
@@ -263,6 +263,12 @@ TEST(Heads, AModelCanBeCut) {
   Trainer trainer(cut, {.devices = Devices(1)});
   trainer.Fit(data, {});
   EXPECT_EQ(Cut(trainer.ToModel(), features).params.size(), 2u);
+  EXPECT_EQ(
+      MessageOf<ModelError>([&] { Cut(model, FullyConnected(Variable("features"), {.num_hidden = 2}, "other")); }),
+      "ModelError: nothing of the model is left in the symbol that it is to be cut to, whose inputs are features, "
+      "other_weight, other_bias: make that of the model's own values, model.symbol.Internals()[\"NAME_output\"]");
+  const Model untrained{.symbol = model.symbol};  // nothing is lost
+  EXPECT_TRUE(Cut(untrained, Relu(Variable("features"))).params.empty());
 }
 
 // What training was given is known to whoever has to know shapes, and binds nobody.
