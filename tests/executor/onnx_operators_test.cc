@@ -56,8 +56,12 @@ TEST(OnnxOperators, AGridOfASizeThatIsKnownWhenItIsBound) {
   const std::string node = OnnxNode("AffineGrid", "theta size", "y", OnnxInt("align_corners", 1));
   ExpectOutput(OnnxInput("theta", "N, 2, 3") + OnnxInt64s("size", "4", "2, 3, 1, 2") + node, 20, {{"theta", theta}},
                grid);
-  ExpectOutput(OnnxInput("theta", "N, 2, 3") + OnnxInput("x", "N, 3, H, W") + OnnxNode("Shape", "x", "size") + node, 20,
-               {{"theta", theta}, {"x", HostTensor(DType::kFloat32, {2, 3, 1, 2})}}, grid);
+  // The first sample stays, the second is all from its middle.
+  const std::string sampled = OnnxNode("AffineGrid", "theta size", "g", OnnxInt("align_corners", 1)) +
+                              OnnxNode("GridSample", "x g", "y", OnnxInt("align_corners", 1));
+  ExpectOutput(OnnxInput("theta", "N, 2, 3") + OnnxInput("x", "N, 3, H, W") + OnnxNode("Shape", "x", "size") + sampled,
+               20, {{"theta", theta}, {"x", Floats({2, 3, 1, 2}, {1, 2, 3, 4, 5, 6, 2, 4, 6, 8, 10, 12})}},
+               Floats({2, 3, 1, 2}, {1, 2, 3, 4, 5, 6, 3, 3, 7, 7, 11, 11}));
 }
 
 TEST(OnnxOperators, Swish) {
