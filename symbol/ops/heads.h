@@ -1,6 +1,7 @@
 // What heads are, for those who bind them, train by them and measure them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "symbol/graph.h"
@@ -17,6 +18,9 @@ enum class HeadKind {
   kLoss,     // the loss itself
 };
 HeadKind HeadKindOf(const Node& head);
+
+// What y is the sigmoid of: a LogisticRegressionOutput is trained by that. Nothing: it is none.
+std::optional<Entry> SigmoidOf(const Entry& y);
 
 // How a head without batch axis is merged over devices: as it is annotated ("merge": see symbol/symbol.h), or as what
 // it hands on is (MakeLoss, BlockGrad, casts), times a number, or added up. Empty: nobody says.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "symbol/graph.h"
+#include "symbol/ops/activation.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/heads.h"
 #include "symbol/ops/reduce.h"
@@ -146,6 +147,13 @@ HeadKind HeadKindOf(const Node& head) {
   if (op == &LogisticRegressionOutputOp()) return HeadKind::kTruths;
   if (op == &SVMOutputOp()) return HeadKind::kScores;
   return std::ranges::count(InputNames(head), "label") > 0 ? HeadKind::kClasses : HeadKind::kLoss;
+}
+
+std::optional<Entry> SigmoidOf(const Entry& y) {
+  const Node& node = *y.node;
+  if (node.is_variable() || &node.op() != &ActivationOp()) return std::nullopt;
+  if (node.attrs().get<ActivationAttrs>().type != ActivationType::kSigmoid) return std::nullopt;
+  return node.inputs()[0];
 }
 
 std::string MergeRuleOf(const Entry& head) {

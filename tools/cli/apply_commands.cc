@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "symbol/ops/heads.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
@@ -72,6 +73,7 @@ struct ApplyCommand {
   // Prints what was predicted, and writes it where it is wanted.
   template <class T>
   int Write(const T& answers) const;
+  int WriteAsItIs(const HostTensor& scores) const;
 };
 
 // What the command line does not say about the data, the checkpoint does. A model's file says nothing about them, and
@@ -160,8 +162,10 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
       (*line)["classes"].push_back(std::move(one));
     }
     (*line)["macro_average"] = ToJson(MacroAverage(judged.confusion));
+    (*line)["unjudged"] = judged.unjudged;
   } else if (confusion) {
     fmt::print("{}\n{}", ToText(judged.confusion, test.classes), ScoresToText(judged.confusion, test.classes));
+    if (judged.unjudged > 0) fmt::print("{} more without a class as label, or with NaN as a score\n", judged.unjudged);
   }
   if (report.empty()) return;
   WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.TestedText()),
@@ -249,6 +253,25 @@ int ApplyCommand::Write(const T& answers) const {
   return kOk;
 }
 
+// An output that is no list of answers.
+int ApplyCommand::WriteAsItIs(const HostTensor& scores) const {
+  SaveNpy(scores, output);
+  if (json) {
+    PrintLine({{"file", output}, {"shape", scores.shape().dims()}});
+  } else {
+    fmt::print("{}: {}\n", output, scores.shape());
+  }
+  return kOk;
+}
+
+HostTensor OfClasses(const Symbol& symbol, const HostTensor& scores) {
+  try {
+    return ClassProbabilities(symbol, scores);
+  } catch (const ModelError& error) {
+    Throw<ModelError>("{}; --output FILE.npy writes others as they are", error.message());
+  }
+}
+
 int ApplyCommand::Predict() {
   if (!output.empty()) CheckOutputFile("--output", output);
   const auto check_data = [&] {
@@ -262,20 +285,22 @@ int ApplyCommand::Predict() {
   const HostTensor scores = trainer->Predict(*test.iter)[0].Cast(DType::kFloat32);  // (N, classes)
   const std::string head = trainer->symbol().ListOutputs()[0];
   const int64_t count = test.seen->count;
-  if (scores.shape().rank() < 2 || scores.shape()[0] != count || scores.elements() == 0) {
-    Throw<ModelError>("output \"{}\" of shape {} has no scores of classes for each of {} images", head, scores.shape(),
-                      count);
+  if (scores.shape().rank() < 1 || scores.shape()[0] != count || scores.elements() == 0) {
+    Throw<ModelError>("output \"{}\" of shape {} has no answer for each of {} samples", head, scores.shape(), count);
   }
   if (const std::string bad = FirstNotFinite({{head, scores}}); !bad.empty()) {
     Throw<NumericError>("output {}: the model has diverged", bad);
   }
-  if (GivesNumbers(trained.model)) {
+  const HeadKind kind = HeadKindOf(*trained.model.symbol.entries()[0].node);
+  const bool is_one = scores.shape().rank() == 2 && scores.shape()[1] == 1;
+  if (GivesNumbers(trained.model) || (is_one && (kind == HeadKind::kNumbers || kind == HeadKind::kNoLoss))) {
     return Write(PredictedNumbers{.values = scores,
                                   .names = NamesOfNumbers(trained.model, scores.shape().CountFrom(1)),
                                   .labels = test.seen->labels,
                                   .records = test.seen->records});
   }
-  const Predictions predictions{.scores = scores,
+  if (scores.shape().rank() != 2 && output.ends_with(".npy")) return WriteAsItIs(scores);
+  const Predictions predictions{.scores = OfClasses(trained.model.symbol, scores),
                                 .labels = test.seen->labels,
                                 .records = test.seen->records,
                                 .classes = test.classes,

@@ -331,14 +331,15 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
         (options.on_validation ? OpenToValidate(options, open) : OpenToTest(options, open)).samples;
     CheckSampleShape(*samples, trained, name);
     const int64_t labels = numbers && !samples->labels().empty() ? CountLabels(*samples, trained, name) : 1;
-    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), samples, labels);
+    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), TakesLabels(trained), samples, labels);
     made.classes = classes;
     return made;
   }
   if (VocabularySize(trained) > 0) throw UsageError(fmt::format("--data: {} takes text, text:FILE, not images", name));
   ImageSet images = ImagesToTest(options, trained, name);
   return Noted(std::make_unique<ArrayIter>(std::move(images.images), std::move(images.labels),
-                                           ArrayIterOptions{.batch_size = options.batch_size}));
+                                           ArrayIterOptions{.batch_size = options.batch_size}),
+               TakesLabels(trained));
 }
 
 }  // namespace bindery::cli

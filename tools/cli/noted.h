@@ -10,7 +10,7 @@
 namespace bindery::cli {
 
 // Notes what the iterator hands out: `labels` numbers of each sample, and its record's name, which `samples` knows;
-// nullptr: nobody does.
-TestData Noted(std::unique_ptr<DataIter> iter, SampleSourcePtr samples = nullptr, int64_t labels = 1);
+// nullptr: nobody does. Not `labelled`: labels are noted, but not handed on, to a model that takes none.
+TestData Noted(std::unique_ptr<DataIter> iter, bool labelled, SampleSourcePtr samples = nullptr, int64_t labels = 1);
 
 }  // namespace bindery::cli

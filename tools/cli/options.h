@@ -66,8 +66,9 @@ int64_t VocabularySize(const Model& model);
 void SetSampleShape(Model* model, const Shape& sample);
 
 // A model from elsewhere in the form of ours: its only input called "data", and where its only output has classes and
-// no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one); or, where it
-// was saved as a model that gives numbers, a regression.
+// no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one). Of one column,
+// a LogisticRegressionOutput in the place of its sigmoid. Where that ends in no sigmoid, or the model was saved as one
+// that gives numbers, a regression.
 Model AsClassifier(Model model);
 
 // Has every parameter a value?
@@ -76,6 +77,9 @@ bool IsComplete(const Model& model);
 // Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
+
+// Has it an argument for the labels? One that only predicts may have none.
+bool TakesLabels(const Model& model);
 
 // Does it answer with numbers, by a head as LinearRegressionOutput, and not with classes? No, if its input declares no
 // shape.

@@ -10,6 +10,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
+#include "symbol/ops/heads.h"
 #include "tools/cli/options.h"
 #include "train/call_text.h"
 #include "train/checkpoint/best_checkpoint.h"
@@ -111,9 +112,14 @@ Model AsClassifier(Model model) {
       kDataName, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
   Symbol scores = model.symbol.Compose({{input.name(), data}});
   const InferredShapes shapes = InferShapesPartial(scores, {});
-  if (model.metadata.contains(kNumbersKey)) {
+  const bool is_table = shapes.outputs[0] && shapes.outputs[0]->rank() == 2;
+  const bool is_one = is_table && (*shapes.outputs[0])[1] == 1;  // for each sample: no class of several
+  const std::optional<Entry> score = is_one ? SigmoidOf(scores.entry()) : std::nullopt;
+  if (model.metadata.contains(kNumbersKey) || (is_one && !score)) {
     scores = LinearRegressionOutput(scores, Variable(kLabelName), {}, "regression");
-  } else if (shapes.outputs[0] && shapes.outputs[0]->rank() == 2) {
+  } else if (is_one) {
+    scores = LogisticRegressionOutput(Symbol(*score), Variable(kLabelName), {}, "sigmoid");
+  } else if (is_table) {
     scores = SoftmaxOutput(ScoresOf(scores), {}, "softmax");
   }
   model.symbol = scores;
@@ -133,6 +139,11 @@ void CheckArguments(const Model& model, bool labelled) {
     Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
                       wanted == kDataName ? "samples" : "labels", fmt::join(names, ", "));
   }
+}
+
+bool TakesLabels(const Model& model) {
+  const std::vector<std::string> names = model.symbol.ListArguments();
+  return std::ranges::find(names, kLabelName) != names.end();
 }
 
 // Its head hands its data on as they are and compares them with a label of the same shape: classes would be one axis

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "symbol/ops/heads.h"
 #include "tools/pages/class_scores.h"
 #include "tools/pages/html.h"
 #include "train/data/images/encode.h"
@@ -105,15 +106,30 @@ std::vector<Confusion::Pair> Confusion::Mistakes() const {
   return pairs;
 }
 
+HostTensor ClassProbabilities(const Symbol& symbol, const HostTensor& output) {
+  const Shape& shape = output.shape();
+  const bool is_table = shape.rank() == 2 && shape.Elements() > 0;
+  const bool is_truth = is_table && shape[1] == 1 && HeadKindOf(*symbol.entries()[0].node) == HeadKind::kTruths;
+  if (!is_table || (shape[1] == 1 && !is_truth)) {
+    Throw<ModelError>("output \"{}\" of shape {} is not one class of several for each sample", symbol.ListOutputs()[0],
+                      shape);
+  }
+  const HostTensor given = output.Cast(DType::kFloat32);
+  if (!is_truth) return given;
+  HostTensor both(DType::kFloat32, {shape[0], 2});
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    const float yes = given.data<float>()[static_cast<size_t>(i)];
+    both.data<float>()[static_cast<size_t>(2 * i)] = 1 - yes;
+    both.data<float>()[static_cast<size_t>(2 * i + 1)] = yes;
+  }
+  return both;
+}
+
 Judgement Judge(Trainer* trainer, DataIter* data, int64_t worst) {
   std::optional<Judgement> judgement;
   int64_t sample = 0;
   trainer->PredictEach(*data, [&](const Batch& batch, const std::vector<HostTensor>& outputs) {
-    const HostTensor scores = outputs.at(0).Cast(DType::kFloat32);
-    if (scores.shape().rank() != 2 || scores.elements() == 0) {
-      Throw<ModelError>("output \"{}\" of shape {} is not one class of several for each sample",
-                        trainer->symbol().ListOutputs()[0], scores.shape());
-    }
+    const HostTensor scores = ClassProbabilities(trainer->symbol(), outputs.at(0));
     const int64_t samples = scores.shape()[0], classes = scores.shape()[1];
     if (batch.label.empty() || batch.label[0].elements() < samples) {
       Throw<DataError>("the data have no label for each sample");

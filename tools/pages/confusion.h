@@ -46,8 +46,13 @@ struct Judgement {
   int64_t unjudged = 0;            // samples whose label is no class, or that have NaN as a score
 };
 
-// One sweep over labelled data of one class per sample, with a model whose first output is (N, classes) probabilities.
-// Throws ModelError for other outputs, DataError for data without one label per sample.
+// The probabilities of classes that the first output has, float32 (N, classes). One truth for each sample, as a
+// LogisticRegressionOutput has it, tells two classes apart: no and yes, 1 - p and p. Throws ModelError for outputs that
+// are not one class of several for each sample.
+HostTensor ClassProbabilities(const Symbol& symbol, const HostTensor& output);
+
+// One sweep over labelled data of one class per sample, with a model whose first output tells classes apart. Throws
+// what ClassProbabilities does, and DataError for data without one label per sample.
 Judgement Judge(Trainer* trainer, DataIter* data, int64_t worst);
 
 // The name of a class, as far as `names` has it; else its number.

@@ -106,6 +106,27 @@ HostTensor Labels(const std::vector<double>& labels) {
   return tensor;
 }
 
+TEST(Judge, OneTruthIsOfTwoClasses) {
+  const Symbol truth = LogisticRegressionOutput(Variable("data"), Variable("softmax_label"), {}, "truth");
+  const HostTensor both = ClassProbabilities(truth, HostTensor::From({3, 1}, {0.25, 0.5, 1}));
+  EXPECT_EQ(both, HostTensor::From({3, 2}, {0.75, 0.25, 0.5, 0.5, 0, 1}));
+  EXPECT_EQ(ClassProbabilities(truth, both), both);  // columns of their own
+  const char* none = "is not one class of several for each sample";
+  EXPECT_TRUE(Has(MessageOf([&] { ClassProbabilities(Scores(), HostTensor(DType::kFloat32, {3, 1})); }), none));
+  EXPECT_TRUE(Has(MessageOf([&] { ClassProbabilities(truth, HostTensor(DType::kFloat32, {3, 2, 2})); }), none));
+
+  ArrayIter iter(HostTensor::From({4, 1}, {-2, 3, -1, 0}), Labels({0, 1, 1, 2}), {.batch_size = 2});
+  Trainer trainer(truth, {.threads_per_device = 1});
+  const Judgement judged = Judge(&trainer, &iter, 1);
+  EXPECT_EQ(judged.unjudged, 1);
+  EXPECT_EQ(judged.confusion.classes(), 2);
+  EXPECT_EQ(judged.confusion.samples(), 3);
+  EXPECT_EQ(judged.confusion.right(), 2);
+  ASSERT_EQ(judged.worst.size(), 1u);
+  EXPECT_EQ(judged.worst[0].sample, 2);
+  EXPECT_NEAR(judged.worst[0].of_answer, 1 / (1 + std::exp(-1.0)), 1e-6);
+}
+
 TEST(Judge, CountsAndKeepsTheWorst) {
   // Scores of 3 classes, (N, 1, 1, 3): an image of 3 pixels.
   const float nan = std::numeric_limits<float>::quiet_NaN();

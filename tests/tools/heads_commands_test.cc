@@ -1,0 +1,115 @@
+// What `bindery test` and `predict` say of models whose head is no softmax over several classes.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "symbol/model.h"
+#include "symbol/ops.h"
+#include "tests/tools/program.h"
+#include "train/data/tables/npy.h"
+
+namespace bindery {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+class HeadsCommandsTest : public ProgramTest {
+ protected:
+  // 80 points; is x above y?
+  HeadsCommandsTest() {
+    std::string rows = "x,y,above\n";
+    for (int i = 0; i < 80; ++i) {
+      const int x = i * 7 % 20, y = i * 3 % 20 + (i % 2);
+      rows += std::to_string(x / 20.0) + "," + std::to_string(y / 20.0) + (x > y ? ",yes\n" : ",no\n");
+    }
+    Write("points.csv", rows);
+  }
+  json Answers(const Words& model) const {
+    const Words all = {"--data", kData, "--test-part", "1", "--show", "80", "--json"};
+    return json::parse(Succeeds(Words{"predict"} + model + all).out);
+  }
+  // One score of each point.
+  static Symbol Score() {
+    return FullyConnected(Variable("data", {.shape = Shape{kUnknownDim, 2}}), {.num_hidden = 1}, "fc");
+  }
+  static constexpr const char* kData = "csv:points.csv";
+};
+
+// One column tells two classes apart: at 0.5.
+TEST_F(HeadsCommandsTest, ASigmoid) {
+  SaveModel({.symbol = LogisticRegressionOutput(Score(), Variable("softmax_label"), {}, "out")}, PathOf("above.pb"));
+  Succeeds({"train", "--model", "above.pb", "--data", kData, "--epochs", "60", "--batch-size", "16", "--threads", "1",
+            "--optimizer", "adam(lr=0.05)", "--save", "above.onnx", "--quiet"});
+  const json tested = json::parse(Succeeds({"test", "--confusion", "--json", "--test-part", "1"}).out);
+  const json& confusion = tested.at("confusion");
+  ASSERT_EQ(confusion.size(), 2u) << tested;
+  EXPECT_EQ(tested.at("unjudged"), 0);
+  EXPECT_EQ(tested.at("classes").at(1).at("name"), "yes");
+  const int right = confusion[0][0].get<int>() + confusion[1][1].get<int>();
+  EXPECT_EQ(right + confusion[0][1].get<int>() + confusion[1][0].get<int>(), 80) << confusion;
+  EXPECT_GT(right, 76);
+  Succeeds({"test", "--report", "report.html", "--test-part", "1"});
+
+  const json answers = Answers({});
+  int agree = 0;
+  for (const json& one : answers) {
+    EXPECT_GE(one.at("probability").get<double>(), 0.5) << one;
+    agree += one.at("class") == one.at("label");
+  }
+  EXPECT_EQ(agree, right);
+  EXPECT_EQ(answers.at(0).at("name"), answers.at(0).at("class") == 1 ? "yes" : "no");
+  EXPECT_EQ(Answers({"--top", "2"}).at(0).at("top").size(), 2u);
+
+  // What was exported ends in a sigmoid, and is the same model.
+  const json of_file = Answers({"--model", "above.onnx"});
+  ASSERT_EQ(of_file.size(), answers.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(of_file[i].at("class"), answers[i].at("class"));
+    EXPECT_NEAR(of_file[i].at("probability").get<double>(), answers[i].at("probability").get<double>(), 1e-5);
+  }
+  const Words on_all = {"--data", kData, "--test-part", "1"};
+  const json again =
+      json::parse(Succeeds(Words{"test", "--model", "above.onnx", "--confusion", "--json"} + on_all).out);
+  EXPECT_EQ(again.at("confusion"), confusion);
+}
+
+// One column of a model from elsewhere that ends in no sigmoid is a number.
+TEST_F(HeadsCommandsTest, OneNumberOfAModelFromElsewhere) {
+  Write("goods.csv", "x,y,price\n0.5,0.25,0.75\n0.5,1,0\n");
+  Model model{.symbol = Score()};
+  model.params = {{"fc_weight", HostTensor::From({1, 2}, {2, -1})}, {"fc_bias", HostTensor::From({1}, {0})}};
+  for (const char* file : {"price.onnx", "price.pb"}) {
+    SaveModel(model, PathOf(file));
+    const std::string data = "csv:goods.csv";
+    const json answers = json::parse(Succeeds({"predict", "--model", file, "--data", data, "--json"}).out);
+    EXPECT_FLOAT_EQ(answers.at(0).at("values").at("value").get<float>(), 0.75) << answers;
+    EXPECT_FLOAT_EQ(answers.at(1).at("values").at("value").get<float>(), 0) << answers;
+  }
+  const Words test = {"test", "--json", "--model", "price.onnx", "--data", "csv:goods.csv", "--test-part", "1"};
+  EXPECT_NEAR(json::parse(Succeeds(test).out).at("rmse").get<double>(), 0, 1e-6);
+}
+
+// Answers for each pixel are no list of classes.
+TEST_F(HeadsCommandsTest, AClassForEachPixel) {
+  const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 1, 4, 4}});
+  const Symbol scores = Convolution(data, {.num_filter = 2, .kernel = {1, 1}}, "conv");
+  Model model{.symbol = SoftmaxOutput(scores, {.multi_output = true}, "softmax")};
+  model.params = {{"conv_weight", HostTensor::From({2, 1, 1, 1}, {1, -1})},
+                  {"conv_bias", HostTensor::From({2}, {0, 0})}};
+  SaveNpy(HostTensor(DType::kFloat32, {3, 1, 4, 4}), PathOf("data.npy"));
+  SaveNpy(HostTensor(DType::kInt32, {3, 4, 4}), PathOf("labels.npy"));
+  for (const std::string file : {"pixels.pb", "pixels.onnx"}) {
+    SaveModel(model, PathOf(file));
+    const Words predict = {"predict", "--model", file, "--data", "npy:data.npy?labels=labels.npy"};
+    Fails(3, "of shape (3, 2, 4, 4) is not one class of several for each sample; --output FILE.npy", predict);
+    Fails(3, "--output FILE.npy", predict + Words{"--output", "answers.csv"});
+    EXPECT_EQ(std::ranges::count(Files(), "answers.csv"), 0);
+    EXPECT_EQ(Succeeds(predict + Words{"--output", "answers.npy"}).out, "answers.npy: (3, 2, 4, 4)\n");
+    EXPECT_EQ(ReadNpy(PathOf("answers.npy")).shape(), Shape({3, 2, 4, 4}));
+    EXPECT_EQ(json::parse(Succeeds(predict + Words{"--output", "answers.npy", "--json"}).out),
+              json({{"file", "answers.npy"}, {"shape", {3, 2, 4, 4}}}));
+  }
+}
+
+}  // namespace
+}  // namespace bindery
