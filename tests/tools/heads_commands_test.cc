@@ -111,5 +111,51 @@ TEST_F(HeadsCommandsTest, AClassForEachPixel) {
   }
 }
 
+// What a name states counts: more classes than the data have, or an error.
+TEST_F(HeadsCommandsTest, AsManyClassesAsTheNameStates) {
+  const auto train = [&](const std::string& model, const std::string& data, const Words& more = {}) {
+    return Words{"train", "--model", model, "--data", data, "--epochs", "1", "--checkpoints=", "--quiet"} + more;
+  };
+  const auto classes = [&](const std::string& file, const char* bias) {
+    return LoadModel(PathOf(file)).params.at(bias).shape();
+  };
+  for (const auto& [model, stated] : {std::pair("mlp(classes=5)", 5), {"mlp(3)", 3}, {"mlp", 2}}) {
+    Succeeds(train(model, kData, {"--save", "points.pb"}));
+    EXPECT_EQ(classes("points.pb", "fc3_bias"), Shape({stated})) << model;
+  }
+  const Words digits = {"--train-digits", "50", "--test-digits", "10"};
+  Succeeds(train("mlp(classes=12)", "digits", digits + Words{"--save", "digits.pb"}));
+  EXPECT_EQ(classes("digits.pb", "fc3_bias"), Shape({12}));
+  SaveNpy(HostTensor(DType::kFloat32, {4, 1, 8, 8}), PathOf("images.npy"));
+  HostTensor pixels(DType::kInt32, {4, 8, 8});
+  pixels.Set(9, 1);
+  SaveNpy(pixels, PathOf("pixels.npy"));
+  Succeeds(train("unet(classes=5)", "npy:images.npy?labels=pixels.npy", {"--test-part", "0.25", "--save", "unet.pb"}));
+  EXPECT_EQ(classes("unet.pb", "head_bias"), Shape({5}));
+
+  const auto refused = [&](const Words& words, const std::string& model, const std::string& why) {
+    Fails(2, "--model: \"" + model + "\" tells " + why, words);
+  };
+  Write("three.csv", Read("points.csv") + "0.5,0.5,maybe\n");
+  refused(train("mlp(classes=2)", "csv:three.csv"), "mlp(classes=2)", "2 classes apart, but the data have 3");
+  refused(train("mlp(classes=4)", "digits", digits), "mlp(classes=4)", "4 classes apart, but the data have 10");
+  Write("text.txt", std::string(40, 'a') + "bcd");
+  refused(train("gpt(classes=300)", "text:text.txt"), "gpt(classes=300)",
+          "300 classes apart, but the text has 4 characters, each a class");
+  // Also where the head is trained anew, or is that of a file.
+  const Words tune = {"--weights", "digits.pb", "--map", "fc3.*=", "--devices", "cpu:0,cpu:1"};
+  refused(train("mlp(classes=2)", "digits", digits + tune), "mlp(classes=2)", "2 classes apart, but the data have 10");
+  SaveModel(
+      {.symbol = SoftmaxOutput(
+           FullyConnected(Variable("data", {.shape = Shape{kUnknownDim, 2}}), {.num_hidden = 2}, "fc"), {}, "softmax")},
+      PathOf("two.pb"));
+  Fails(4, "--data: the labels are of 3 classes, but model \"two.pb\" tells 2 apart", train("two.pb", "csv:three.csv"));
+
+  // A checkpoint is of as many as it was trained for.
+  Succeeds(Words{"train", "--model", "mlp(classes=5)", "--data", kData, "--epochs", "1", "--quiet"});
+  for (const char* model : {"mlp", "mlp(classes=5)"}) Succeeds({"test", "--model", model});
+  Succeeds({"train", "--resume", "--epochs", "2"});
+}
+
 }  // namespace
 }  // namespace bindery

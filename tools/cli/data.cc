@@ -240,6 +240,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
     if (shape.rank() != open.sample.rank()) CheckSampleShape(*opened.samples, made.model, NamedModel(model));
     made.model = LoadFor(shape, model.weights.empty() ? answers : 0, model);
   }
+  made.num_classes = opened.num_classes;
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
@@ -272,11 +273,16 @@ DataOptions ToTestAlone(DataOptions options) {
 
 TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   TrainingData made;
-  // A model by name without weights has as many classes as the text has characters.
+  // A model by name without weights has as many classes as the text has characters: each class is one.
   const bool fresh = model.IsByName() && model.weights.empty();
   if (!fresh) made.model = model.Load();
   const TextParts text = ReadText(options, fresh ? nullptr : &made.model);
-  if (fresh) made.model = model.Load({}, text.vocabulary.size());
+  made.num_classes = text.vocabulary.size();
+  if (const int64_t stated = model.StatedClasses(); fresh && stated > 0 && stated != made.num_classes) {
+    throw UsageError(fmt::format("--model: \"{}\" tells {} classes apart, but the text has {} characters, each a class",
+                                 model.Name(), stated, made.num_classes));
+  }
+  if (fresh) made.model = model.Load({}, made.num_classes);
   CheckArguments(made.model, /*labelled=*/true);
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
   for (const int32_t character : *text.train) ++made.label_counts[character];
@@ -307,6 +313,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
                                           : MakeImageData(sharded, model, seed);
   if (!GivesNumbers(made.model)) ForgetNamesOfNumbers(&made.model);
   model.CheckWeightsFit(made.model);
+  CheckClasses(made.model, made.num_classes, model);
   return made;
 }
 

@@ -55,6 +55,7 @@ struct TrainingData {
   std::unique_ptr<DataIter> train = {};
   std::unique_ptr<DataIter> test = {};          // the validation part, where there is one
   std::map<double, int64_t> label_counts = {};  // of training
+  int64_t num_classes = 0;                      // that the data have; 0: their labels are none
 };
 // All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a
 // model by name that is not for such data.

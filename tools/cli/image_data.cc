@@ -146,6 +146,7 @@ TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model
   }
   ImageSet train = ReadImages(options, MnistPart::kTrain);
   const int64_t classes = CutShard(options.data).data == "digits" ? kDigits : std::max<int64_t>(2, ClassesOf(train));
+  made.num_classes = classes;
   ImageSet test = ReadImages(options, MnistPart::kTest, classes);
   constexpr std::string_view kFolders = "images:";
   if (std::string folder = options.write_digits; folder.starts_with(kFolders)) {
@@ -163,7 +164,7 @@ TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model
   CheckAnyLeft(train, "train on");
   CheckAnyLeft(test, options.validation_part > 0 ? "validate on" : "test on");
   // A model by name takes images of any shape, these as they are if its own is too small for them; and has as many
-  // classes as there are labels, unless its weights know better.
+  // classes as there are labels, unless its name or its weights know better.
   if (model.IsByName()) {
     const Shape own = *SampleShape(made.model);
     made.model = model.Load(CanFit(train.images.shape(), own) ? own : train.images.shape().Erase(0),

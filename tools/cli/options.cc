@@ -16,6 +16,7 @@
 #include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "train/call_text.h"
 #include "train/data/open.h"
 #include "train/weights/weights.h"
 #include "train/zoo.h"
@@ -106,6 +107,13 @@ void ModelOptions::CheckWeightsFit(const Model& loaded) const {
 
 bool ModelOptions::IsByName() const { return IsModelName(Name()); }
 
+// It is the first setting, which may stand without its name.
+int64_t ModelOptions::StatedClasses() const {
+  if (!IsByName()) return 0;
+  const CallText call("model", Name());
+  return call.Integer("classes").value_or(call.Integer("").value_or(0));
+}
+
 bool ModelOptions::IsTuned() const { return !weights.empty() && Name() != weights; }
 
 void ModelOptions::CheckKept(const std::vector<std::pair<std::string, std::string>>& outputs) const {
@@ -126,8 +134,9 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
   if (given) from = LoadValues(weights, map);
   if (IsByName()) {
     try {
+      const int64_t known = classes > 0 ? classes : VocabularySize(from);
       loaded.symbol = ModelByName(name, {.input = input,
-                                         .num_classes = classes > 0 ? classes : VocabularySize(from),
+                                         .num_classes = StatedClasses() > 0 ? 0 : known,
                                          .dropout = dropout,
                                          .sync_batch_norm = sync_batch_norm});
     } catch (const ModelError&) {

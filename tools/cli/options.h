@@ -28,12 +28,13 @@ struct ModelOptions {
   void AddVariantsTo(CLI::App* app);  // --dropout, --sync-batch-norm
   std::string Name() const;           // the model, else the weights' file, else "lenet"
   // The graph by Name(), with the parameters of the weights if given, else of the model's own file, if any. Throws
-  // UsageError for what is neither a name nor a file. `input`, of one sample, and `classes` are for a model by name;
-  // empty or 0: its own, or the weights'. Names of classes belong to the last layer: where the weights leave some
-  // parameters out, to be trained anew, there are none.
+  // UsageError for what is neither a name nor a file. `input`, of one sample, and `classes` are for a model by name,
+  // these where it states none; empty or 0: its own, or the weights'. Names of classes belong to the last layer: where
+  // the weights leave some parameters out, to be trained anew, there are none.
   Model Load(const Shape& input = {}, int64_t classes = 0) const;
-  bool IsByName() const;  // of the zoo
-  bool IsTuned() const;   // the graph is not that of the weights
+  int64_t StatedClasses() const;  // by the name's settings, "mlp(classes=20)"; 0: none
+  bool IsByName() const;          // of the zoo
+  bool IsTuned() const;           // the graph is not that of the weights
   // Throws CheckpointError if the model, as it is made for its data, is not of the shapes of weights from elsewhere.
   void CheckWeightsFit(const Model& loaded) const;
   // Throws UsageError if an output (option, path) would take the place of the model's files.
@@ -77,6 +78,10 @@ bool IsComplete(const Model& model);
 // Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
+
+// Throws unless the model tells as many classes apart as the data have; 0: their labels are none. UsageError if its name
+// states them, else DataError.
+void CheckClasses(const Model& model, int64_t classes, const ModelOptions& options);
 
 // Has it an argument for the labels? One that only predicts may have none.
 bool TakesLabels(const Model& model);

@@ -11,6 +11,7 @@
 #include "symbol/infer.h"
 #include "symbol/ops.h"
 #include "symbol/ops/heads.h"
+#include "symbol/ops/loss.h"
 #include "tools/cli/options.h"
 #include "train/call_text.h"
 #include "train/checkpoint/best_checkpoint.h"
@@ -46,13 +47,23 @@ void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& v
   }
 }
 
-// Of the model's only output; 0 if that does not tell.
-int64_t ClassesOf(const Model& model) {
-  if (const int64_t characters = VocabularySize(model); characters > 0) return characters;
+// Of a head's scores; nullptr: it is no SoftmaxOutput.
+const SoftmaxOutputAttrs* SoftmaxOf(const Node& head) {
+  const bool is_softmax = !head.is_variable() && &head.attrs().type() == &AttrsOf<SoftmaxOutputAttrs>();
+  return is_softmax ? &head.attrs().get<SoftmaxOutputAttrs>() : nullptr;
+}
+
+// How many classes, or numbers, the model's only output has; 0 if that does not tell.
+int64_t AnswersOf(const Model& model) {
   const auto sample = SampleShape(model);
   if (!sample || model.symbol.size() != 1) return 0;
   const InferredShapes shapes = InferShapesPartial(model.symbol, {{kDataName, sample->Insert(BatchAxis(model), 1)}});
-  return shapes.outputs[0] && shapes.outputs[0]->rank() == 2 ? (*shapes.outputs[0])[1] : 0;
+  const auto& shape = shapes.outputs[0];
+  if (!shape || !shape->IsKnown() || shape->rank() < 2) return 0;
+  const SoftmaxOutputAttrs* softmax = SoftmaxOf(*model.symbol.entries()[0].node);
+  if (softmax == nullptr) return shape->rank() == 2 ? (*shape)[1] : 0;
+  if (softmax->multi_output) return (*shape)[1];
+  return softmax->preserve_shape ? (*shape)[-1] : shape->CountFrom(1);
 }
 
 }  // namespace
@@ -139,6 +150,25 @@ void CheckArguments(const Model& model, bool labelled) {
     Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
                       wanted == kDataName ? "samples" : "labels", fmt::join(names, ", "));
   }
+}
+
+void CheckClasses(const Model& model, int64_t classes, const ModelOptions& options) {
+  const int64_t answers = AnswersOf(model);
+  if (answers == 0) return;
+  const Node& head = *model.symbol.entries()[0].node;
+  const SoftmaxOutputAttrs* softmax = SoftmaxOf(head);
+  if (softmax != nullptr && softmax->use_ignore) return;  // a label of no class may be the largest
+  const HeadKind kind = HeadKindOf(head);
+  const bool is_truth = kind == HeadKind::kTruths && answers == 1;
+  if (softmax == nullptr && kind != HeadKind::kScores && !is_truth) return;
+  const int64_t told = is_truth ? 2 : answers;
+  if (classes <= told) return;
+  if (options.StatedClasses() > 0) {
+    throw UsageError(
+        fmt::format("--model: \"{}\" tells {} classes apart, but the data have {}", options.Name(), told, classes));
+  }
+  Throw<DataError>("--data: the labels are of {} classes, but model \"{}\" tells {} apart", classes, options.Name(),
+                   told);
 }
 
 bool TakesLabels(const Model& model) {
@@ -277,7 +307,7 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
     loaded.source = fmt::format("the {} checkpoint in \"{}\"", checkpoints.which, checkpoints.folder);
     // A model by name is that of the samples it was trained on, with as many classes.
     if (!options.model.empty() && options.IsByName())
-      trained = options.Load(SampleShape(taken->model).value_or(Shape()), ClassesOf(taken->model));
+      trained = options.Load(SampleShape(taken->model).value_or(Shape()), AnswersOf(taken->model));
     if (!trained.symbol.empty()) taken->model.symbol = trained.symbol;
     trained = std::move(taken->model);
     loaded.info = std::move(taken->info);
