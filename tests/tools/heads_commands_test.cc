@@ -111,6 +111,22 @@ TEST_F(HeadsCommandsTest, AClassForEachPixel) {
   }
 }
 
+// The command line has one input to give.
+TEST_F(HeadsCommandsTest, AModelOfTwoInputs) {
+  Write("text.txt", "ab\n");
+  const std::string more = "the model takes \"target\", too: the command line gives \"data\"";
+  for (const char* data : {"digits", "text:text.txt", kData}) {
+    Fails(3, more + " and \"softmax_label\" alone", {"train", "--model", "transformer", "--data", data});
+  }
+  SaveModel({.symbol = FullyConnected(Concat({Variable("data", {.shape = Shape{kUnknownDim, 2}}),
+                                              Relu(Variable("target", {.shape = Shape{kUnknownDim, 2}}))}),
+                                      {.num_hidden = 1, .no_bias = true}, "fc"),
+             .params = {{"fc_weight", HostTensor(DType::kFloat32, {1, 4})}}},
+            PathOf("two.pb"));
+  Fails(5, "has no value for \"target\"", {"predict", "--model", "two.pb", "--data", kData});
+  Succeeds({"inspect", "--model", "transformer"});
+}
+
 // What a name states counts: more classes than the data have, or an error.
 TEST_F(HeadsCommandsTest, AsManyClassesAsTheNameStates) {
   const auto train = [&](const std::string& model, const std::string& data, const Words& more = {}) {

@@ -210,7 +210,7 @@ Model LoadFor(const Shape& sample, int64_t answers, const ModelOptions& model) {
 TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, uint64_t seed) {
   if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
-  CheckArguments(made.model, /*labelled=*/true);
+  CheckInputs(made.model, /*labelled=*/true);
   CheckTakesRows(given, model, made.model);
   const bool numbers = GivesNumbers(made.model);
   const DataOptions options = numbers ? WithNumbers(given) : given;
@@ -283,7 +283,7 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
                                  model.Name(), stated, made.num_classes));
   }
   if (fresh) made.model = model.Load({}, made.num_classes);
-  CheckArguments(made.model, /*labelled=*/true);
+  CheckInputs(made.model, /*labelled=*/true);
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
   for (const int32_t character : *text.train) ++made.label_counts[character];
   made.train = std::make_unique<PrefetchIter>(

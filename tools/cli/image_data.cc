@@ -137,7 +137,7 @@ void CheckAnyLeft(const ImageSet& set, const std::string& purpose) {
 
 TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   TrainingData made{.model = model.Load()};
-  CheckArguments(made.model, /*labelled=*/true);
+  CheckInputs(made.model, /*labelled=*/true);
   if (model.IsByName() && GivesNumbers(made.model)) {
     throw UsageError(fmt::format("--data: {} gives numbers, but these images have classes", NamedModel(model)));
   }

@@ -78,6 +78,8 @@ bool IsComplete(const Model& model);
 // Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
+// The same, and that it takes nothing else from outside, a second input say: these commands have no more to give.
+void CheckInputs(const Model& model, bool labelled);
 
 // Throws unless the model tells as many classes apart as the data have; 0: their labels are none. UsageError if its name
 // states them, else DataError.

@@ -12,6 +12,7 @@
 #include "symbol/ops.h"
 #include "symbol/ops/heads.h"
 #include "symbol/ops/loss.h"
+#include "symbol/print/summary.h"
 #include "tools/cli/options.h"
 #include "train/call_text.h"
 #include "train/checkpoint/best_checkpoint.h"
@@ -150,6 +151,21 @@ void CheckArguments(const Model& model, bool labelled) {
     Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
                       wanted == kDataName ? "samples" : "labels", fmt::join(names, ", "));
   }
+}
+
+void CheckInputs(const Model& model, bool labelled) {
+  CheckArguments(model, labelled);
+  const std::set<std::string> labels = ListLabels(model.symbol);
+  std::map<std::string, Annotations> annotations = model.symbol.AllAnnotations();
+  std::vector<std::string> more;
+  for (const std::string& name : ListGiven(model.symbol, {})) {
+    if (name == kDataName || name == kLabelName || (!labelled && labels.contains(name))) continue;
+    const bool is_parameter = model.params.contains(name) || annotations[name].contains("init");
+    if (!is_parameter) more.push_back("\"" + name + "\"");
+  }
+  if (more.empty()) return;
+  Throw<ModelError>("the model takes {}, too: the command line gives \"{}\"{} alone, a program can give more",
+                    fmt::join(more, ", "), kDataName, labelled ? fmt::format(" and \"{}\"", kLabelName) : "");
 }
 
 void CheckClasses(const Model& model, int64_t classes, const ModelOptions& options) {
