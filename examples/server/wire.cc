@@ -115,18 +115,26 @@ void CheckSamples(const ValueSpec& input, int64_t samples, int64_t max_batch) {
   }
 }
 
+// Is it a sample's shape, or its end behind extents of 1, (4) of (1, 1, 4)?
+bool IsOfSample(const Shape& shape, const Shape& sample) {
+  if (shape.rank() > sample.rank() || (shape.rank() == 0 && sample.rank() > 0)) return false;
+  const auto lacking = sample.dims().first(static_cast<size_t>(sample.rank() - shape.rank()));
+  const bool are_ones = std::ranges::all_of(lacking, [](int64_t extent) { return extent == 1; });
+  return are_ones && std::ranges::equal(shape, sample.dims().subspan(lacking.size()));
+}
+
 HostTensor TensorOf(const ServedModel& model, const ValueSpec& of, const Json& value, int64_t max_batch) {
   const ValueSpec input = model.Asked(of);
-  Shape shape = FirstShape(input.name, value);
-  const bool one = shape == input.sample;
-  if (one) shape = shape.Insert(0, 1);
-  if (shape.rank() != input.sample.rank() + 1 || shape.Erase(0) != input.sample) {
+  const Shape shape = FirstShape(input.name, value);
+  const bool one = IsOfSample(shape, input.sample);  // what is of both is one sample either way
+  if (!one && (shape.rank() == 0 || !IsOfSample(shape.Erase(0), input.sample))) {
     Throw<DataError>("input \"{}\": expected samples of shape {}, one or an array of them, got {}", input.name,
                      input.sample, shape);
   }
-  CheckSamples(input, shape[0], max_batch);
-  HostTensor tensor(input.dtype, shape);
-  Filler(input, model.missing.has_value(), &tensor).Fill(value, one ? input.sample : shape, 0);
+  const int64_t samples = one ? 1 : shape[0];
+  CheckSamples(input, samples, max_batch);
+  HostTensor tensor(input.dtype, input.sample.Insert(0, samples));
+  Filler(input, model.missing.has_value(), &tensor).Fill(value, shape, 0);
   return tensor;
 }
 

@@ -63,6 +63,28 @@ TEST(ServedColumns, GapsAreFilledInAsInTraining) {
   EXPECT_NE(MessageOf<DataError>([] { Describe(Squares("missing=x"), {}); }), "");
 }
 
+// A sample may lack the leading extents of 1 that the model gives it.
+TEST(ServedColumns, RowsComeAsTheyAreInTheFile) {
+  const ServedModel served = Describe(Squares(""), {});
+  const auto given = [&](const std::string& rows) {
+    return InputsOfJson(served, "{\"data\": " + rows + "}", 4).at("data");
+  };
+  for (const char* row : {"[1, 2, 3]", "[[1, 2, 3]]", "[[[1, 2, 3]]]"}) {
+    EXPECT_EQ(given(row), HostTensor::From({1, 1, 3}, {1, 2, 3})) << row;
+  }
+  for (const char* rows : {"[[1, 2, 3], [4, 5, 6]]", "[[[1, 2, 3]], [[4, 5, 6]]]"}) {
+    EXPECT_EQ(given(rows), HostTensor::From({2, 1, 3}, {1, 2, 3, 4, 5, 6})) << rows;
+  }
+  for (const char* other : {"1", "[]", "[1, 2]", "[[[[1, 2, 3]]]]", "[[[1, 2, 3], [4, 5, 6]]]"}) {
+    EXPECT_NE(MessageOf<DataError>([&] { given(other); }).find("expected samples of shape (1, 3)"), std::string::npos)
+        << MessageOf<DataError>([&] { given(other); });
+  }
+  EXPECT_EQ(MessageOf<DataError>([&] { given("[[1, 2, 3], [4, 5]]"); }),
+            "DataError: input \"data\", at element 3: expected an array of 3 along axis 1, got 2");
+  const ServedModel scalars = Describe({.symbol = Square(Variable("data", {.shape = Shape{kUnknownDim, 1}}))}, {});
+  EXPECT_EQ(InputsOfJson(scalars, R"({"data": [[1], [2]]})", 4).at("data"), HostTensor::From({2, 1}, {1, 2}));
+}
+
 TEST(ServedColumns, OtherModelsTakeWhatIsAsked) {
   const HostTensorMap asked = {{"data", HostTensor::From({1, 1, 3}, {1, 2, 3})}};
   for (const char* other : {"", "mean=0.5&rows=3&std=0.1", "scale=2"}) {
