@@ -314,8 +314,7 @@ void AddTest(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<ApplyCommand>();
   CLI::App* sub = app->add_subcommand("test", "measure a trained model on the test data");
   c->AddTo(sub);
-  AddText(sub, "--metrics", &c->metrics,
-          "comma-separated; default accuracy and cross-entropy, of numbers rmse and mae");
+  AddText(sub, "--metrics", &c->metrics, "comma-separated; default: what fits the model's heads (bindery choices)");
   AddNumber(sub, "--min-accuracy", &c->min_accuracy, 0, 1, "exit with status 9 below this accuracy");
   sub->add_flag("--confusion", c->confusion,
                 "which class is taken for which, how often; and precision, recall and F1 of each");

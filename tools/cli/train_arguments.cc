@@ -216,8 +216,8 @@ void TrainArguments::AddTo(CLI::App* app) {
   text("--wd-mult", &wd_mult, "of the weight decay, the same way");
   text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(app, "--metrics", &metrics,
-          "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy, of "
-          "numbers rmse and mae");
+          "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default: what fits the model's heads "
+          "(bindery choices)");
   text("--kvstore", &kvstore, "how devices' gradients are summed: local, device");
   AddNumber(app, "--seed", &seed, 0, UINT64_MAX, "of initial values, shuffling and dropout");
   text("--checkpoints", &checkpoints, "folder for checkpoints; \"\" writes none");
