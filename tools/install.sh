@@ -137,7 +137,7 @@ ln -s "../../../$libdir" "$stage/share/bindery/bazel/lib"
 # --- documentation, examples, models as text
 put 644 "$root/LICENSE" share/doc/bindery/LICENSE
 put 644 "$root/README.md" share/doc/bindery/README.md
-for page in "$root"/docs/*.md "$root"/docs/*.json; do put 644 "$page" "share/doc/bindery/docs/${page##*/}"; done
+for schema in "$root"/docs/*.json; do put 644 "$schema" "share/doc/bindery/docs/${schema##*/}"; done
 for picture in "$root"/docs/pictures/*; do put 644 "$picture" "share/doc/bindery/docs/pictures/${picture##*/}"; done
 for model in "$root"/models/*.prototxt; do put 644 "$model" "share/bindery/models/${model##*/}"; done
 for example in "$root"/examples/*.cc; do
@@ -147,6 +147,19 @@ done
 put 644 "$root/examples/CMakeLists.txt" share/doc/bindery/examples/CMakeLists.txt
 for file in "$root"/examples/{outside,server}/*; do
   [[ $file == */BUILD ]] || put 644 "$file" "share/doc/bindery/examples/${file#"$root"/examples/}"
+done
+# Links of pages to the sources lead to what is installed of these; what is not is named alone.
+for page in "$root"/docs/*.md; do
+  changes=
+  while read -r link; do
+    place=${link#../}
+    if [ -e "$stage/include/bindery/${place#bindery/}" ]; then
+      changes+="s|\]($link\([)#]\)|](../../../../include/bindery/${place#bindery/}\1|g;"
+    elif [ ! -e "$stage/share/doc/bindery/$place" ]; then
+      changes+="s|\[\([^][]*\)\]($link\(#[^)]*\)\?)|\1|g;"
+    fi
+  done < <(sed -n 's/\](\.\./\n&/gp' "$page" | sed -n 's/^](\(\.\.\/[^)#]*\).*/\1/p' | sort -u)
+  sed -z "$changes" "$page" >"$stage/share/doc/bindery/docs/${page##*/}"
 done
 
 # --- all is there: into place

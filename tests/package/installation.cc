@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 
@@ -64,6 +65,25 @@ Names Tree(const fs::path& folder) {
     names.insert(entry.path().lexically_relative(folder));
   }
   return names;
+}
+
+int ExpectLinksLeadSomewhere(const fs::path& folder) {
+  static const std::regex kLink(R"(\]\(([^)#:]+)(#[^)]*)?\))");
+  int outside = 0;
+  for (const std::string& name : Tree(folder)) {
+    if (!name.ends_with(".md")) continue;
+    bool code = false;
+    for (const std::string& line : LinesOf(ReadText(folder / name))) {
+      if (line.starts_with("```")) code = !code;
+      if (code) continue;
+      for (std::sregex_iterator at(line.begin(), line.end(), kLink); at != std::sregex_iterator(); ++at) {
+        const fs::path to = (folder / name).parent_path() / (*at)[1].str();
+        EXPECT_TRUE(fs::exists(to)) << name << " leads to " << (*at)[1];
+        outside += to.lexically_relative(folder).lexically_normal().string().starts_with("..");
+      }
+    }
+  }
+  return outside;
 }
 
 }  // namespace bindery

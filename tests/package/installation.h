@@ -26,6 +26,8 @@ std::string InstallTo(const std::string& options);  // a command: what is built,
 std::string ReadText(const std::filesystem::path& path);
 std::vector<std::string> LinesOf(const std::string& text);
 Names Tree(const std::filesystem::path& folder);  // all below it, relative to it
+// What pages (.md) below the folder link to is there. Returns how many links lead out of it.
+int ExpectLinksLeadSomewhere(const std::filesystem::path& folder);
 
 // Tests of one installation, in "moved" below Scratch(). It was moved there: nothing in it may know where it was.
 class Installation : public testing::Test {

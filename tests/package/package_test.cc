@@ -43,6 +43,13 @@ TEST_F(Package, Program) {
   EXPECT_NE(Sh("moved/bin/bindery devices").find("cpu"), std::string::npos);
 }
 
+// To headers, examples and other pages; what is not installed is no link.
+TEST_F(Package, LinksOfPagesLeadSomewhere) {
+  EXPECT_GT(ExpectLinksLeadSomewhere(prefix() + "/share/doc/bindery"), 20);
+  const std::string page = ReadText(prefix() + "/share/doc/bindery/docs/models.md");
+  EXPECT_NE(page.find("[train/zoo.h](../../../../include/bindery/train/zoo.h)"), std::string::npos);
+}
+
 TEST_F(Package, IsRemovedWithoutATrace) {
   const std::string root = Scratch() + "/dest";
   Sh("mkdir -p dest/opt/b/lib && touch dest/opt/b/lib/other.so");
