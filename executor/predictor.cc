@@ -107,7 +107,10 @@ void Predictor::CheckInputs(const Map& inputs) const {
     const auto found = inputs.find(desc.name);
     if (found == inputs.end()) throw DataError(fmt::format("input \"{}\" is missing", desc.name));
     const Shape& shape = found->second.shape();
-    if (std::ranges::count(shape, 0) > 0) throw DataError(fmt::format("input \"{}\" {} is empty", desc.name, shape));
+    const int axis_of_samples = desc.BatchAxis();  // others may have no extent, as a cache at the first step
+    if (axis_of_samples >= 0 && axis_of_samples < shape.rank() && shape[axis_of_samples] == 0) {
+      throw DataError(fmt::format("input \"{}\" {} is empty", desc.name, shape));
+    }
     bool fits = shape.rank() == desc.shape.rank();
     for (int axis = 0; fits && axis < shape.rank(); ++axis) fits = shape[axis] <= desc.shape[axis];
     if (fits) continue;

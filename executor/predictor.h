@@ -44,9 +44,10 @@ class Predictor {
   Predictor(const Model& model, const PredictorOptions& options);
   Predictor(const std::string& path, const PredictorOptions& options) : Predictor(LoadModel(path), options) {}
 
-  // Outputs in the order of output_names(). All inputs are wanted, by name, of any dtype (cast). Throws DataError for
-  // names and extents that do not fit, ShapeError for those that the network does not take; what kernels threw, by
-  // which no other call is touched.
+  // Outputs in the order of output_names(). All inputs that these are computed from are wanted, by name, of any dtype
+  // (cast), with at least one sample; other axes may have extents of 0. Throws DataError for names and extents that do
+  // not fit, ShapeError for those that the network does not take; what kernels threw, by which no other call is
+  // touched.
   std::vector<HostTensor> Predict(const HostTensorMap& inputs) const;
   // The same on the device: inputs lie anywhere and are left alone until it returns (it waits for what writes them);
   // outputs lie on the predictor's device, are computed, and belong to the inputs' engine.

@@ -136,6 +136,19 @@ TEST(Predictor, ACallThatFailsHarmsNoOther) {
   EXPECT_EQ(predictor.Predict({{"data", good}})[0], expected);
 }
 
+// A cache has nothing at the first step; a batch has samples.
+TEST(Predictor, OtherAxesMayBeEmpty) {
+  const Symbol joined = Concat({Variable("past"), Variable("x")}, {.axis = 1}, "y");
+  const HostTensor x = RandomTensor({2, 1, 3}, 1);
+  for (const char* layout : {"", "ABC", "NTC"}) {
+    const Predictor predictor({.symbol = joined}, {.device = TestDevice(0),
+                                                   .inputs = {{"x", {2, 1, 3}, DType::kFloat32, layout},
+                                                              {"past", {2, 8, 3}, DType::kFloat32, layout}}});
+    EXPECT_EQ(predictor.Predict({{"x", x}, {"past", HostTensor(DType::kFloat32, {2, 0, 3})}})[0], x) << layout;
+    EXPECT_EQ(predictor.Predict({{"x", x}, {"past", RandomTensor({2, 2, 3}, 2)}})[0].shape(), (Shape{2, 3, 3}));
+  }
+}
+
 TEST(Predictor, WhatDoesNotFitIsRefused) {
   const Model model = RandomModel();
   const Predictor predictor(model, Options(1));
