@@ -12,9 +12,17 @@
 namespace bindery {
 namespace {
 
-GroupOptions OptionsOf(const PredictorOptions& options, std::shared_ptr<const GroupWeights> weights) {
+bool IsIn(const std::string& name, const std::vector<std::string>& names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Of the inputs those in `names`, in their order.
+GroupOptions OptionsOf(const PredictorOptions& options, const std::vector<std::string>& names,
+                       std::shared_ptr<const GroupWeights> weights) {
+  std::vector<DataDesc> inputs = options.inputs;
+  std::erase_if(inputs, [&](const DataDesc& desc) { return !IsIn(desc.name, names); });
   return {.devices = {options.device},
-          .data = options.inputs,
+          .data = std::move(inputs),
           .for_training = false,
           .weights = std::move(weights),
           .engine = MakeInlineEngine(),
@@ -40,7 +48,8 @@ class Predictor::Turn {
     ++predictor_.made_;
     lock.unlock();
     try {
-      group_ = std::make_unique<Group>(predictor_.symbol_, OptionsOf(predictor_.options_, predictor_.weights_));
+      group_ = std::make_unique<Group>(predictor_.symbol_,
+                                       OptionsOf(predictor_.options_, predictor_.input_names_, predictor_.weights_));
     } catch (...) {
       lock.lock();
       --predictor_.made_;
@@ -85,7 +94,10 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
     Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape{}", name,
           hint == trained.end() ? "" : fmt::format("; it was trained on {}", hint->second.shape));
   }
-  auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, nullptr));
+  // Inputs of what was cut off alone are taken, too, and left where they are.
+  const std::vector<std::string> before = model.symbol.ListArguments(), now = symbol_.ListArguments();
+  std::erase_if(input_names_, [&](const std::string& name) { return IsIn(name, before) && !IsIn(name, now); });
+  auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, input_names_, nullptr));
   // All arguments have values or come with calls: others are of what was cut off.
   first->SetParams(model.params, model.aux, {.allow_extra = true});
   weights_ = first->Weights();
@@ -93,17 +105,18 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
   memory_ = first->memory();
   first = nullptr;  // it would derive values of the weights for itself; the others share them
   idle_.reserve(static_cast<size_t>(options_.calls));  // so that giving back never throws
-  idle_.push_back(std::make_unique<Group>(symbol_, OptionsOf(options_, weights_)));
+  idle_.push_back(std::make_unique<Group>(symbol_, OptionsOf(options_, input_names_, weights_)));
   made_ = 1;
 }
 
 template <class Map>
 void Predictor::CheckInputs(const Map& inputs) const {
   for (const auto& [name, value] : inputs) {
-    if (std::ranges::find(input_names_, name) != input_names_.end()) continue;
+    if (std::ranges::find(options_.inputs, name, &DataDesc::name) != options_.inputs.end()) continue;
     throw DataError(fmt::format("\"{}\" is not an input{}", name, NameHint(name, input_names_)));
   }
   for (const DataDesc& desc : options_.inputs) {
+    if (!IsIn(desc.name, input_names_)) continue;
     const auto found = inputs.find(desc.name);
     if (found == inputs.end()) throw DataError(fmt::format("input \"{}\" is missing", desc.name));
     const Shape& shape = found->second.shape();

@@ -314,6 +314,26 @@ TEST(Heads, ATrainedModelKnowsExtentsThatItsInputsLeaveOpen) {
 TEST(Heads, InputsThatAreNoneAreNotRead) {
   Model model;
   model.metadata["bindery.inputs"] = "int32 ?,12 a b\nfloat99 1 c\nfloat32 1,-2 d\nfloat32 1,2,3,4,5,6,7,8,9 e\nf\n";
+// What serves such a loss alone may be described and given, and is not looked at.
+TEST(Heads, AnInputOfALossThatIsNotPredictedIsLeftAlone) {
+  const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
+  const Symbol loss = MakeLoss(Variable("w") * Square(forecast - Variable("target")), {}, "loss");
+  ArrayIter data({{"data", Values({kSamples, 4})}, {"w", Values({kSamples, 1})}}, {{"target", Values({kSamples, 2})}},
+                 {.batch_size = 4});
+  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = Devices(1)});
+  trainer.Fit(data, {});
+  const Predictor predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"w", {4, 1}}, {"data", {4, 4}}}});
+  EXPECT_EQ(predictor.output_names(), (std::vector<std::string>{"forecast_output"}));
+  const HostTensor rows = *Values({2, 4}), expected = predictor.Predict({{"data", rows}})[0];
+  EXPECT_EQ(expected.shape(), (Shape{2, 2}));
+  EXPECT_EQ(predictor.Predict({{"data", rows}, {"w", *Values({2, 1})}})[0], expected);
+  EXPECT_EQ(MessageOf([&] { predictor.Predict({{"w", rows}}); }), "DataError: input \"data\" is missing");
+  EXPECT_EQ(MessageOf([&] {
+              Predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}, {"ww", {4, 1}}}});
+            }).find("Error: data \"ww\" is not an argument"),
+            0u);
+}
+
   EXPECT_EQ(TrainedInputs(model),
             (std::map<std::string, TrainedInput>{{"a b", {DType::kInt32, Shape{kUnknownDim, 12}}}}));
   SetTrainedInputs({}, &model);
