@@ -9,6 +9,27 @@
 #include "base/split_text.h"
 
 namespace bindery {
+namespace {
+
+// What a word in quotes stands for; any other, itself.
+std::string WithoutQuotes(std::string_view value) {
+  if (value.size() < 2 || value.front() != '"' || value.back() != '"') return std::string(value);
+  value = value.substr(1, value.size() - 2);
+  std::string word;
+  for (size_t i = 0; i < value.size(); ++i) {
+    word += value[i];
+    if (value.substr(i, 2) == "\"\"") ++i;
+  }
+  return word;
+}
+
+// Does a quote behind this begin a word, or go on with one by a quote of its own?
+bool MayBeginWord(std::string_view before) {
+  before = Trim(before);
+  return before.empty() || std::string_view("=(,\"").find(before.back()) != std::string_view::npos;
+}
+
+}  // namespace
 
 CallText::CallText(std::string what, std::string_view text) : what_(std::move(what)), text_(text) {
   text = Trim(text);
@@ -29,7 +50,7 @@ CallText::CallText(std::string what, std::string_view text) : what_(std::move(wh
     if (value.empty() || (equals != std::string::npos && key.empty())) Fail("expected name(setting, name=setting)");
     if (key.empty() && !settings_.empty() && !settings_.back().first.empty())
       Fail(fmt::format("\"{}\" follows a setting with a name and needs one too", value));
-    settings_.emplace_back(key, value);
+    settings_.emplace_back(key, WithoutQuotes(value));
   }
 }
 
@@ -89,9 +110,11 @@ CallPrinter& CallPrinter::Add(std::string_view name, std::string_view value) {
 std::vector<std::string> SplitCalls(std::string_view text) {
   std::vector<std::string> parts(1);
   int depth = 0;
+  bool quoted = false;
   for (const char c : text) {
-    depth += (c == '(') - (c == ')');
-    if (c == ',' && depth == 0) {
+    if (c == '"' && (quoted || MayBeginWord(parts.back()))) quoted = !quoted;
+    if (!quoted) depth += (c == '(') - (c == ')');
+    if (c == ',' && depth == 0 && !quoted) {
       parts.emplace_back();
     } else {
       parts.back() += c;
@@ -99,6 +122,12 @@ std::vector<std::string> SplitCalls(std::string_view text) {
   }
   for (std::string& part : parts) part = Trim(part);
   return parts;
+}
+
+std::string QuotedWord(std::string_view word) {
+  std::string quoted = "\"";
+  for (const char c : word) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
 }
 
 }  // namespace bindery

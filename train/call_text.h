@@ -1,6 +1,6 @@
 // CallText: a choice with its settings as text, "sgd(momentum=0.9)", "factor(1000, 0.9, warmup=100)", as it stands on a
 // command line and in a checkpoint. Settings are numbers or words, by position, then by name; without any, "sgd" alone
-// will do.
+// will do. A word with , ( ) in it stands in quotes, and has two for each of its own: output="a, b".
 //
 // Thread safety: none; one thread at a time.
 #pragma once
@@ -53,7 +53,10 @@ class CallPrinter {
   bool empty_ = true;
 };
 
-// Cuts at commas that are not inside parentheses: "accuracy(axis=1),mse" -> two. Blanks around the parts are dropped.
+// Cuts at commas that are not inside parentheses or quotes: "accuracy(axis=1),mse" -> two. Blanks around the parts are
+// dropped.
 std::vector<std::string> SplitCalls(std::string_view text);
+// A word in quotes.
+std::string QuotedWord(std::string_view word);
 
 }  // namespace bindery

@@ -107,7 +107,7 @@ TEST(DefaultMetrics, AreThoseOfTheHeads) {
   EXPECT_EQ(DefaultMetrics(SoftmaxOutput(x, {.use_ignore = true, .preserve_shape = true})),
             "accuracy(axis=-1, ignore=-1),cross-entropy(axis=-1, ignore=-1)");
   EXPECT_EQ(DefaultMetrics(SVMOutput(x)), "accuracy");
-  EXPECT_EQ(DefaultMetrics(LogisticRegressionOutput(x)), "accuracy,rmse");
+  EXPECT_EQ(DefaultMetrics(LogisticRegressionOutput(x)), "accuracy(axis=none),rmse");
   EXPECT_EQ(DefaultMetrics(LinearRegressionOutput(x)), "rmse,mae");
   EXPECT_EQ(DefaultMetrics(MakeLoss(Square(x - y))), "loss");
   EXPECT_EQ(DefaultMetrics(Softmax(x)), "accuracy,cross-entropy");
@@ -133,6 +133,37 @@ TEST(DefaultMetrics, LeaveOutWhatTheHeadIgnores) {
 // Another name than ours for the label, by the iterator; and it is told where it does not fit.
 TEST(Heads, ALabelMayHaveAnotherName) {
   const Symbol net = LinearRegressionOutput(FullyConnected(Variable("x"), {.num_hidden = 1}, "fc"), {}, "reg");
+  EXPECT_EQ(DefaultMetrics(Group({SVMOutput(x, Variable("of \"a\", b"), {}, "a(b"), BlockGrad(x)})),
+            "accuracy(output=\"a(b_output\", label=\"of \"\"a\"\", b\")");
+}
+
+TEST(DefaultMetrics, FindHeadsOfAnyName) {
+  for (const char* name : {"a, b", "a(b", "a)", "a=b", "\"a\"", "\"\"", "a b"}) {
+    const Symbol scores = Scores();
+    ArrayIter data = Batches();
+    Trainer trainer(Group({SoftmaxOutput(scores, Variable("label"), {}, name), BlockGrad(scores, {}, "other")}),
+                    {.devices = Devices(1)});
+    EXPECT_EQ(trainer.Fit(data, {}).train.size(), 2u) << name;
+  }
+}
+
+// Several truths of a sample are right or wrong each by itself.
+TEST(DefaultMetrics, CountTruthsOneByOne) {
+  for (const int64_t truths : {1, 5}) {
+    auto labels = std::make_shared<HostTensor>(DType::kFloat32, Shape{kSamples, truths});
+    for (int64_t i = 0; i < labels->elements(); ++i) labels->Set(i, static_cast<double>(i * 7 % 3 == 0));
+    ArrayIter data({{"data", Values({kSamples, 4})}}, {{"softmax_label", labels}}, {.batch_size = 4});
+    const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = truths}, "fc");
+    Trainer trainer(LogisticRegressionOutput(scores, Variable("softmax_label"), {}, "truths"),
+                    {.devices = Devices(2), .optimizer = "sgd(lr=0.5)"});
+    trainer.Fit(data, {.epochs = 3});
+    const HostTensor p = trainer.Predict(data)[0];
+    double right = 0;
+    for (int64_t i = 0; i < p.elements(); ++i) right += (p.At(i) > 0.5) == (labels->At(i) > 0.5);
+    const NamedValues scored = trainer.Score(data);
+    EXPECT_EQ(scored[0].first, "accuracy");
+    EXPECT_DOUBLE_EQ(scored[0].second, right / static_cast<double>(p.elements())) << truths;
+  }
   const auto fit = [&](const ArrayIterOptions& options) {
     ArrayIter data(*Values({kSamples, 4}), *Values({kSamples, 1}), options);
     Trainer trainer(net, {.devices = Devices(1)});

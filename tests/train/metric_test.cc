@@ -143,6 +143,33 @@ TEST(Accuracy, DistributionsAndPlainClasses) {
   EXPECT_EQ(Value("accuracy", HostTensor::From({2, 1}, {0.2f, 0.9f}), HostTensor::From({2, 1}, {0, 0})), 0.5);
 }
 
+TEST(Accuracy, OfEachElement) {
+  const HostTensor truths = HostTensor::From({2, 3}, {0.2f, 0.9f, 0.6f, 0.4f, 0.1f, 0.7f});
+  const HostTensor labels = HostTensor::From({2, 3}, {0, 1, 0, 1, 0, 1});
+  EXPECT_EQ(Value("accuracy(axis=none)", truths, labels), 4.0 / 6);
+  EXPECT_EQ(Value("accuracy(axis=none, ignore=0)", truths, labels), 2.0 / 3);
+  EXPECT_EQ(Value("f1(axis=none)", truths, labels), 4.0 / 6);
+  EXPECT_EQ(Value("accuracy(axis=none)", truths.Reshape({6}), labels), 4.0 / 6) << "of any shape";
+  EXPECT_EQ(Value("accuracy(axis=none)", truths.Reshape({6, 1}), labels.Reshape({6})), 4.0 / 6);
+  for (const char* text : {"top-k(1, axis=none)", "cross-entropy(axis=none)"}) {
+    EXPECT_NE(MessageOf([&] { MakeMetric(text); }).find("it is of scores, and so there is an axis of classes"),
+              std::string::npos);
+  }
+  EXPECT_THROW(Value("accuracy(axis=none)", truths, HostTensor::From({2}, {0, 1})), ShapeError);
+  EXPECT_EQ(MessageOf([] { MakeMetric("accuracy(axis=non)"); }),
+            "Error: metric \"accuracy(axis=non)\": \"axis\" must be a whole number, got \"non\"");
+}
+
+// The last axis of an output that has samples alone is theirs.
+TEST(Accuracy, SamplesAreNoClasses) {
+  const HostTensor output = HostTensor::From({4}, {0.2f, 0.9f, 0.1f, 0.8f}),
+                   label = HostTensor::From({4}, {0, 1, 1, 1});
+  EXPECT_EQ(Value("accuracy", output, label), 0.75);
+  EXPECT_EQ(Value("accuracy(axis=-1)", output, label), 0.75);
+  EXPECT_THROW(Value("accuracy(axis=-1)", output, label.Reshape({4, 1})), ShapeError);
+  EXPECT_EQ(Value("accuracy(axis=-1)", kScores, kLabels), 2.0 / 3);
+}
+
 TEST(Accuracy, ANaNIsWrongAndTiesGoToTheFirst) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(Value("accuracy", HostTensor::From({2, 2}, {nan, 0, 1, nan}), HostTensor::From({2}, {0, 0})), 0);
@@ -302,6 +329,10 @@ TEST(Metrics, PairsByOrderOrName) {
       [&] { value("accuracy", {labels[0]}); });
   ExpectError<Error>("Error: metric \"mse\": no output is named \"a_outpt\"; did you mean \"a_output\"?",
                      [&] { value("mse(output=a_outpt)", labels); });
+  // In quotes, of which those within are doubled.
+  EXPECT_EQ(value("accuracy(output=\"b_output\", label = \"y\")", labels), 1.0 / 3);
+  ExpectError<Error>("Error: metric \"mse\": no output is named \"a, (\"b\", \"; known: a_output, b_output",
+                     [&] { value("mse(output=\"a, (\"\"b\"\", \", label=x), accuracy", labels); });
 }
 
 TEST(Metrics, Errors) {

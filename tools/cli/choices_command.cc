@@ -101,12 +101,12 @@ const std::vector<Choices>& AllChoices() {
          "PyTorch's ReduceLROnPlateau"}}},
       {"metrics",
        "`--metrics`, `TrainerOptions::metrics`, several with commas between. Those of classes have, behind their own, "
-       "axis (of the classes), ignore (a label that does not count), output and label (names; default: all, in "
-       "order). Where none are given, they are those of the model's heads: accuracy and cross-entropy of probabilities "
-       "of "
-       "classes, accuracy of an SVMOutput, accuracy and rmse of a LogisticRegressionOutput, rmse and mae of numbers, "
-       "loss "
-       "of a loss of one's own. In a program there are also metrics of one's own ([how](own_loss_and_metric.md)).",
+       "axis (of the classes; none: each number is a class itself, as of several truths), ignore (a label that "
+       "does not count), output and label (names; default: all, in order; in quotes, doubled in them, where "
+       "there is a , or a bracket). Where none are given, they are those of the model's heads: accuracy and "
+       "cross-entropy of probabilities of classes, accuracy of an SVMOutput, accuracy and rmse of a "
+       "LogisticRegressionOutput, rmse and mae of numbers, loss of a loss of one's own. In a program there are "
+       "also metrics of one's own ([how](own_loss_and_metric.md)).",
        {{"accuracy()", "the share of samples whose largest score is that of their label"},
         {"top-k(k=5)", "the share of samples whose label is among the k largest scores"},
         {"cross-entropy(eps=1e-12)", "the mean of -log(p + eps), p the probability of the label"},

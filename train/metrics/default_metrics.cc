@@ -8,9 +8,15 @@
 #include "symbol/op_def.h"
 #include "symbol/ops/heads.h"
 #include "symbol/ops/loss.h"
+#include "train/call_text.h"
 
 namespace bindery {
 namespace {
+
+// As a setting's value.
+std::string Quoted(const std::string& name) {
+  return name.find_first_of(",()\"") == std::string::npos ? name : QuotedWord(name);
+}
 
 // Of a head: what its metrics are told in brackets, those of classes and all.
 struct HeadSettings {
@@ -28,12 +34,12 @@ HeadSettings SettingsOf(const Symbol& symbol, size_t head) {
     if (attrs.use_ignore) settings.of_classes.push_back(fmt::format("ignore={}", attrs.ignore_label));
   }
   if (symbol.size() == 1) return settings;  // the only one: metrics need not be told
-  settings.of_all.push_back("output=" + symbol.ListOutputs()[head]);
+  settings.of_all.push_back("output=" + Quoted(symbol.ListOutputs()[head]));
   const std::vector<std::string> names = InputNames(node);
   const auto label = std::ranges::find(names, "label");
   if (label == names.end()) return settings;
   const Node& input = *node.inputs()[static_cast<size_t>(label - names.begin())].node;
-  if (input.is_variable()) settings.of_all.push_back("label=" + input.name());
+  if (input.is_variable()) settings.of_all.push_back("label=" + Quoted(input.name()));
   return settings;
 }
 
@@ -58,6 +64,7 @@ std::string DefaultMetrics(const Symbol& symbol) {
         break;
       case HeadKind::kScores: add("accuracy", both); break;
       case HeadKind::kTruths:
+        both.insert(both.begin(), "axis=none");  // each truth by itself: several in a row are no scores of classes
         add("accuracy", both);
         add("rmse", of_all);
         break;

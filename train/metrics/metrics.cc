@@ -47,7 +47,8 @@ MetricGraph Accuracy::AsGraph(const MetricArrays& share) const {
   });
 }
 
-TopKAccuracy::TopKAccuracy(int k, ClassMetricOptions options) : k_(k), options_(Checked("top-k", std::move(options))) {
+TopKAccuracy::TopKAccuracy(int k, ClassMetricOptions options)
+    : k_(k), options_(CheckedScores("top-k", std::move(options))) {
   if (k < 1) Throw("metric \"top-k\": k must be >= 1, got {}", k);
 }
 
@@ -67,7 +68,7 @@ MetricGraph TopKAccuracy::AsGraph(const MetricArrays& share) const {
 }
 
 LikelihoodMetric::LikelihoodMetric(std::string name, double least, bool adds, ClassMetricOptions options)
-    : name_(std::move(name)), least_(least), adds_(adds), options_(Checked(name_.c_str(), std::move(options))) {
+    : name_(std::move(name)), least_(least), adds_(adds), options_(CheckedScores(name_.c_str(), std::move(options))) {
   if (!(least >= 0 && least < 1)) Throw("metric \"{}\": eps must be in [0, 1), got {}", name_, least);
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,10 +27,13 @@ struct MetricTarget {
   std::string output = {}, label = {};
 };
 
+inline constexpr int kNoAxis = std::numeric_limits<int>::max();
+
 struct ClassMetricOptions {
   MetricTarget target = {};
-  // Of the classes, not 0; -1: the last. Left out: 1, as in (N, K, T), or, where only that fits the label, the last, as
-  // in (N, T, K). If both would, (N, K, K) with (N, K), it must be said: ShapeError.
+  // Of the classes, not 0; -1: the last. kNoAxis: there is none, each element is a class itself, as of several truths a
+  // sample. Left out: 1, as in (N, K, T), or, where only that fits the label, the last, as in (N, T, K). If both would,
+  // (N, K, K) with (N, K), it must be said: ShapeError.
   std::optional<int> axis = {};
   std::optional<double> ignore_label = {};  // positions with this label do not count
 };
@@ -50,8 +54,8 @@ class MeanMetric : public Metric {
 
 // The share of positions whose largest score is the label's. Output (N, K, ...) or (N, ..., K), see `axis`; label
 // (N, ...) of class numbers, or of the output's shape: then its largest element is the class, and without `axis` the
-// classes are along axis 1. An output of the label's shape without several classes is a class itself, rounded. A
-// position with a NaN is wrong.
+// classes are along axis 1. An output of the label's shape without such an axis, or with `axis` kNoAxis, is a class
+// itself, rounded. A position with a NaN is wrong.
 class Accuracy final : public ShareMetric {
  public:
   explicit Accuracy(ClassMetricOptions options = {});
@@ -162,8 +166,8 @@ class CompositeMetric final : public Metric {
 
 // One, or several with commas between: "accuracy(axis=1, ignore=-1, output=softmax_output, label=softmax_label)",
 // "top-k(5)", "cross-entropy(eps=1e-12)", "nll(eps=1e-12)", "perplexity", "mse", "rmse", "mae", "loss(output=...)",
-// "f1(average=micro)", "mcc(average=macro)", "pcc(classes=3)", "pearson(average=micro)". Without `axis` see
-// ClassMetricOptions. Throws Error.
+// "f1(average=micro)", "mcc(average=macro)", "pcc(classes=3)", "pearson(average=micro)". `axis` may be none (kNoAxis);
+// without it see ClassMetricOptions. Names with , ( ) in them stand in quotes (train/call_text.h). Throws Error.
 std::unique_ptr<Metric> MakeMetric(std::string_view text);
 
 }  // namespace bindery

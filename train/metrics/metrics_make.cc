@@ -28,7 +28,10 @@ std::unique_ptr<Metric> MakeOne(const std::string& text) {
   const auto class_options = [&](std::vector<std::string> own) {
     for (const char* name : {"axis", "ignore", "output", "label"}) own.emplace_back(name);
     call.Declare(std::move(own));
-    return ClassMetricOptions{.target = target(), .axis = small("axis"), .ignore_label = call.Number("ignore")};
+    const bool none = call.Word("axis") == "none";
+    return ClassMetricOptions{.target = target(),
+                              .axis = none ? std::optional(kNoAxis) : small("axis"),
+                              .ignore_label = call.Number("ignore")};
   };
   const std::string& name = call.name();
   if (name == "accuracy") return std::make_unique<Accuracy>(class_options({}));

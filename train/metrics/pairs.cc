@@ -1,5 +1,6 @@
 #include "train/metrics/pairs.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "symbol/ops/elementwise.h"
@@ -82,8 +83,11 @@ Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, 
   int64_t inner = 1;
   int axis = -1;
   const bool same = shape == label.shape;
-  if (!(same && shape.rank() <= options.axis.value_or(1))) {  // else the output is a class itself
-    axis = shape.Axis(options.axis ? *options.axis : FindClasses(metric, output, label));
+  // Axis 0 is the samples', also where it is the last.
+  const int said = options.axis == -1 ? std::max(1, shape.rank() - 1) : options.axis.value_or(1);
+  const bool is_class = said == kNoAxis || (same && shape.rank() <= said);  // each element
+  if (!is_class) {
+    axis = shape.Axis(options.axis ? said : FindClasses(metric, output, label));
     s.classes = shape[axis];
     inner = shape.CountFrom(axis + 1);
     s.positions = shape.CountTo(axis) * inner;
@@ -121,6 +125,11 @@ MetricGraph::Check ClassesOnly(const std::string& metric, const MetricArrays& sh
                      array.name, share.SampleOf(array, place), place, last, value);
   };
   return {FirstOutside(classes, attrs), fail};
+}
+
+ClassMetricOptions CheckedScores(const char* metric, ClassMetricOptions options) {
+  if (options.axis == kNoAxis) Throw("metric \"{}\": it is of scores, and so there is an axis of classes", metric);
+  return Checked(metric, std::move(options));
 }
 
 ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {

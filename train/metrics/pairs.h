@@ -73,7 +73,8 @@ MetricGraph::Check ClassesOnly(const std::string& metric, const MetricArrays& sh
                                const MetricArray& array, const Symbol& classes, int64_t count,
                                std::optional<double> ignore);
 
-// Throws Error for axis 0 and others below -1.
+// Throws Error for axis 0 and others below -1; and, of what reads the scores of all classes, for kNoAxis.
 ClassMetricOptions Checked(const char* metric, ClassMetricOptions options);
+ClassMetricOptions CheckedScores(const char* metric, ClassMetricOptions options);
 
 }  // namespace bindery
