@@ -162,6 +162,21 @@ TEST_F(ExtensionsTest, TheBestModelIsAFile) {
   EXPECT_THROW(BestModel(folder_ + "/best.pt", "validation/accuracy"), ModelError);
 }
 
+TEST_F(ExtensionsTest, TheBestModelMayBeJudgedMoreSeldom) {
+  const auto run = [&](Extension best) {
+    Counter learner;
+    Loop loop(&learner, UntilEpoch(6));
+    const auto rate = [&] { return NamedValues{{"accuracy", learner.now().epoch == 4 ? 0.9 : 0.5}}; };
+    loop.Extend(Evaluator("test", rate, EveryEpochs(2)));
+    loop.Extend(std::move(best));
+    return MessageOf([&] { loop.Run(); });
+  };
+  const std::string path = folder_ + "/best.pb";
+  EXPECT_EQ(run(BestModel(path, "test/accuracy", "main", Better::kAuto, EveryEpochs(2))), "nothing was thrown");
+  EXPECT_EQ(LoadModel(path).params.at("w").At(0), 16);
+  EXPECT_NE(run(BestModel(path, "test/accuracy")).find("a trigger waits for \"test/accuracy\""), std::string::npos);
+}
+
 TEST_F(ExtensionsTest, FilesAreTriedBeforeTheFirstUpdate) {
   std::ofstream(folder_ + "/file").put('x');
   for (Extension extension : {LogReport({.path = folder_ + "/file/log"}), LogReport({.path = folder_}),

@@ -106,10 +106,12 @@ Extension Snapshot(SnapshotOptions options) {
   return extension;
 }
 
-Extension BestModel(std::string path, const std::string& value, const std::string& model, Better better) {
+Extension BestModel(std::string path, const std::string& value, const std::string& model, Better better,
+                    Trigger check) {
   CheckModelName(path);
   return {.name = "best model",
-          .trigger = LargerIsBetter(value, better) ? AtMaximum(value) : AtMinimum(value),
+          .trigger =
+              LargerIsBetter(value, better) ? AtMaximum(value, std::move(check)) : AtMinimum(value, std::move(check)),
           .priority = kReads,
           .run = [=](Loop& loop) { SaveModel(loop.learner().ToModel(model), path); },
           .begin = [=](Loop&) { MakeFolderOf(path); }};

@@ -25,9 +25,9 @@ struct SnapshotOptions {
 // Saves at the end of a run, too, unless it failed, or is just what was loaded.
 Extension Snapshot(SnapshotOptions options);
 
-// The model with the best `value` so far (LargerIsBetter), as a file (SaveModel), whose folder is made. On a value that
-// is checked at the end of each epoch ("validation/accuracy").
+// The model with the best `value` so far (LargerIsBetter), as a file (SaveModel), whose folder is made. A value that is
+// reported at the end of each epoch ("validation/accuracy"), unless `check` says when there is one (AtMaximum).
 Extension BestModel(std::string path, const std::string& value, const std::string& model = "main",
-                    Better better = Better::kAuto);
+                    Better better = Better::kAuto, Trigger check = EveryEpochs());
 
 }  // namespace bindery
