@@ -127,6 +127,7 @@ void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
 void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward) {
   const std::vector<DeviceFeed> feeds = feeder_.NextFromDevices(batches, *current_);
   const std::shared_ptr<const StepInput> input = feeder_.Next(batches, mode, current_->ranges);
+  had_labels_ = input->with_labels;
   const bool commits = !feeder_.tentative();
   current_->step->Load(input, feeds);
   current_->step->Push({.begins = commits || input->block.micro_batch == 0,
@@ -210,6 +211,11 @@ GroupMetric& DataParallelExecutorGroup::MetricOf(const Metric& metric, const Lab
 
 void DataParallelExecutorGroup::PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
                                            const VarPtr& done, const Tensor& status) const {
+  const size_t labels = spec_.options.labels.size();
+  if (ran_forward_ && labels > 0 && !had_labels_) {  // on the devices are those of another batch
+    throw DataError(
+        fmt::format("metric \"{}\": expected a batch with {} labels, got one without", metric.name(), labels));
+  }
   MetricOf(metric, nullptr).Push(measurement, done, status);
 }
 

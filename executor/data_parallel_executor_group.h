@@ -148,7 +148,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // The same without waiting, for a metric that is a graph, with the labels that the last batch brought to the devices:
   // `measurement` gets its partials when `done` is written, which carries the metric's error; `status`, where there is
   // one, is the only device's, as in GroupMetric::Push. Allocates nothing once it is warm. Throws at once where outputs
-  // and labels do not fit the metric.
+  // and labels do not fit the metric, DataError where the last batch had no labels, though there should be some.
   void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement, const VarPtr& done,
                   const Tensor& status = {}) const override;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
@@ -194,6 +194,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   std::shared_ptr<Binding> current_;
   int splits_ = 0;                                   // workloads that were set
   bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
+  bool had_labels_ = false;                          // the last batch that was run
   std::vector<Tensor> rest_;                         // of states: rows of samples behind the batch's; empty: none
   double unseen_states_ = 0;                         // of samples behind those
   std::string watch_;

@@ -262,6 +262,41 @@ TEST(Bucketed, MetricsAreOverAllBuckets) {
   EXPECT_TRUE(model.TakeMetric().empty());
 }
 
+// On the devices are the labels of the batch before.
+TEST(Bucketed, WithoutLabelsNothingIsMeasured) {
+  BucketedModel model(Unrolled, 4, Devices(), {.metrics = "accuracy"});
+  const auto score = [&](const BatchPtr& batch) {
+    bool given = false;
+    return model.Score([&] {
+      return std::exchange(given, true) ? std::optional<BucketBatch>() : std::optional(BucketBatch{2, batch});
+    });
+  };
+  const BatchPtr batch = BatchOf(5, 2, 1);
+  const double expected = score(batch)[0].second;
+  Batch bare = *batch;
+  bare.label.clear();
+  EXPECT_EQ(MessageOf([&] { score(std::make_shared<const Batch>(bare)); }),
+            "DataError: metric \"accuracy\": expected a batch with 1 labels, got one without");
+  EXPECT_EQ(score(batch)[0].second, expected);
+}
+
+// Each network takes of the options what is about its own parameters.
+TEST(Bucketed, OptionsNameParametersOfTheDefaultNetwork) {
+  GroupOptions options = Devices();
+  options.fixed_params = {"s*"};
+  options.param_dtypes = {{"scale*", DType::kFloat32}, {"*_weight", DType::kFloat32}};
+  options.grad_req = std::map<std::string, GradReq>{{"back_weight", GradReq::kNull}};
+  BucketedModel model(Unrolled, 3, options);
+  const HostTensorMap before = model.ToModel().params;
+  for (const int64_t key : {1, 2, 3}) model.Step(key, BatchOf(5, key, 1));
+  const HostTensorMap after = model.ToModel().params;
+  for (const char* fixed : {"scale_weight", "back_weight"}) EXPECT_EQ(after.at(fixed), before.at(fixed)) << fixed;
+  EXPECT_NE(after.at("in_weight"), before.at("in_weight"));
+  options.param_dtypes = {{"scales", DType::kFloat32}};
+  EXPECT_NE(MessageOf([&] { BucketedModel(Unrolled, 3, options); }).find("\"scales\" fits no parameter"),
+            std::string::npos);
+}
+
 TEST(Bucketed, AFailedStepChangesNothing) {
   BucketedModel model(Unrolled, 4, Devices(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"});
   model.Step(3, BatchOf(5, 3, 1));

@@ -1,8 +1,10 @@
 #include "train/loop/bucketed_model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "base/names.h"
 #include "symbol/ops/loss.h"
@@ -14,17 +16,28 @@
 namespace bindery {
 namespace {
 
-// Groups are told apart by their networks alone: options that name parameters are of those that a network has.
+// Groups are told apart by their networks alone: options that name parameters are of those that a network has. That of
+// the default key has all of them, and is told what fits none.
 GroupOptions OptionsFor(GroupOptions options, const BucketNet& net, DataParallelExecutorGroup* shared) {
   options.data = net.data;
   options.labels = net.labels;
   options.shared_group = shared;
   if (!shared) return options;
   options.engine = nullptr;  // the shared group's
-  const std::vector<std::string> names = net.symbol.ListArguments();
-  std::erase_if(options.fixed_params, [&](const std::string& pattern) {
-    return std::ranges::none_of(names, [&](const std::string& name) { return FitsPattern(name, pattern); });
-  });
+  const std::vector<std::string> arguments = net.symbol.ListArguments();
+  std::vector<std::string> params = arguments;
+  for (const auto* list : {&net.data, &net.labels, &std::as_const(options).states}) {
+    for (const DataDesc& input : *list) std::erase(params, input.name);
+  }
+  const auto fits_none = [&](const std::string& pattern) {
+    return std::ranges::none_of(params, [&](const std::string& name) { return FitsPattern(name, pattern); });
+  };
+  std::erase_if(options.fixed_params, fits_none);
+  std::erase_if(options.param_dtypes, [&](const auto& dtype) { return fits_none(dtype.first); });
+  if (auto* const requests = std::get_if<std::map<std::string, GradReq>>(&options.grad_req)) {
+    std::erase_if(*requests,
+                  [&](const auto& request) { return std::ranges::find(arguments, request.first) == arguments.end(); });
+  }
   return options;
 }
 

@@ -71,7 +71,8 @@ class BucketedModel {
 
   // In prediction mode, merged; labels are not needed.
   std::vector<HostTensor> Predict(int64_t key, const BatchPtr& batch);
-  // The options' metrics over all batches that `next` gives until it gives none. Throws DataError if there is none.
+  // The options' metrics over all batches that `next` gives until it gives none. Throws DataError if there is none, or
+  // one is without labels.
   NamedValues Score(const std::function<std::optional<BucketBatch>()>& next);
 
   // The key's replicas, which are bound if they are not yet; for whatever else is to be done with them.
