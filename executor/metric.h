@@ -29,8 +29,10 @@ struct MetricArray {
   // Whatever the axes are, (T, N) or (N T, C), the elements are (outer, samples, inner); 0: there are no samples in it,
   // as in a loss of the whole batch.
   int64_t outer = 1;
-  // Not 0: it has no samples, and is this share's part of a sum (a head merged by "sum"): of that many samples in all.
+  // Without samples, of heads merged by "sum", it is this share's part of a mean (IsMean) over so many samples of a
+  // batch, or of a sum over all samples of a step, which may be several batches.
   int64_t part_of = 0;
+  bool is_sum = false;
 };
 
 // What a metric sees of one device's share: its samples, without padding.

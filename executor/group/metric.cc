@@ -6,6 +6,7 @@
 #include "engine/backend.h"
 #include "engine/memory/storage.h"
 #include "executor/group/options.h"
+#include "symbol/graph.h"
 #include "symbol/model.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -81,11 +82,15 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
     };
     for (const PlanOutput& output : p.bound->plan().outputs) {
       const ValueType& type = p.bound->plan().values[output.value].type;
-      const bool is_part = type.batch_axis < 0 && spec.merge_rules[arrays.outputs.size()] == "sum";
+      const size_t head = arrays.outputs.size();
+      const bool is_part = type.batch_axis < 0 && spec.merge_rules[head] == "sum";
       add("output", &arrays.outputs, output.name, p.executor->Value(*p.bound, output.value),
           type.batch_axis < 0 ? 0 : type.SampleView()[0]);
+      if (!is_part) continue;
+      MetricArray& part = arrays.outputs.back();
+      part.is_sum = !IsMean(spec.symbol.entries()[head].node);
       // Devices that compute for themselves have wholes each.
-      if (is_part) arrays.outputs.back().part_of = spec.options.independent ? range.size() : ranges.back().end;
+      if (!part.is_sum) part.part_of = spec.options.independent ? range.size() : ranges.back().end;
     }
     std::vector<Tensor>& mine = labels_.emplace_back();
     for (size_t i = 0; i < labels.size(); ++i) {

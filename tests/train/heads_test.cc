@@ -65,6 +65,24 @@ TEST(Heads, AMeanLossHasOneValueOnAnyDevices) {
   }
 }
 
+// A sum is that of a batch, however this is computed; a mean is that of its samples.
+TEST(Heads, ALossHasOneValueInAnyMicroBatches) {
+  for (const LossReduction reduction : {LossReduction::kSum, LossReduction::kMean}) {
+    const Symbol loss = MakeLoss(SoftmaxCrossEntropy(Scores(), Variable("label"), {}, reduction), {}, "loss");
+    std::optional<double> expected;
+    for (const int devices : {1, 2}) {
+      for (const int64_t pieces : {1, 2, 4}) {
+        ArrayIter data({{"data", Values({kSamples, 4})}}, {{"label", Classes(3)}}, {.batch_size = 6});
+        Trainer trainer(loss, {.devices = Devices(devices), .optimizer = "sgd(lr=0)", .micro_batches = pieces});
+        const double trained = trainer.Fit(data, {}).train[0].second, scored = trainer.Score(data)[0].second;
+        if (!expected) expected = trained;
+        EXPECT_NEAR(trained, *expected, 1e-5) << devices << " devices, " << pieces << " pieces";
+        EXPECT_NEAR(scored, *expected, 1e-5) << devices << " devices, " << pieces << " pieces";
+      }
+    }
+  }
+}
+
 TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
   const Symbol weight = Variable("fc_weight");
   const Symbol scores = FullyConnected(Variable("data"), weight, Variable("fc_bias"), {.num_hidden = 3}, "fc");
@@ -115,24 +133,6 @@ TEST(DefaultMetrics, AreThoseOfTheHeads) {
                 {SoftmaxOutput(x, Variable("class"), {}, "cls"), MakeLoss(Square(x - y), {}, "square"), BlockGrad(x)})),
             "accuracy(output=cls_output, label=class),cross-entropy(output=cls_output, label=class),"
             "loss(output=square_output)");
-}
-
-// Labels of -1 are padding; with as many positions as classes, the head says where these are.
-TEST(DefaultMetrics, LeaveOutWhatTheHeadIgnores) {
-  const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = 3, .flatten = false}, "fc");
-  auto labels = std::make_shared<HostTensor>(DType::kFloat32, Shape{kSamples, 3});
-  for (int64_t i = 0; i < labels->elements(); ++i) labels->Set(i, static_cast<double>(i % 4) - 1);
-  ArrayIter data({{"data", Values({kSamples, 3, 4})}}, {{"softmax_label", labels}}, {.batch_size = 4});
-  Trainer trainer(SoftmaxOutput(scores, {.use_ignore = true, .preserve_shape = true}, "softmax"),
-                  {.devices = Devices(1)});
-  const FitResult result = trainer.Fit(data, {.epochs = 2});
-  ASSERT_EQ(result.train.size(), 2u);
-  EXPECT_TRUE(std::isfinite(result.train[1].second));
-}
-
-// Another name than ours for the label, by the iterator; and it is told where it does not fit.
-TEST(Heads, ALabelMayHaveAnotherName) {
-  const Symbol net = LinearRegressionOutput(FullyConnected(Variable("x"), {.num_hidden = 1}, "fc"), {}, "reg");
   EXPECT_EQ(DefaultMetrics(Group({SVMOutput(x, Variable("of \"a\", b"), {}, "a(b"), BlockGrad(x)})),
             "accuracy(output=\"a(b_output\", label=\"of \"\"a\"\", b\")");
 }
@@ -164,6 +164,24 @@ TEST(DefaultMetrics, CountTruthsOneByOne) {
     EXPECT_EQ(scored[0].first, "accuracy");
     EXPECT_DOUBLE_EQ(scored[0].second, right / static_cast<double>(p.elements())) << truths;
   }
+}
+
+// Labels of -1 are padding; with as many positions as classes, the head says where these are.
+TEST(DefaultMetrics, LeaveOutWhatTheHeadIgnores) {
+  const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = 3, .flatten = false}, "fc");
+  auto labels = std::make_shared<HostTensor>(DType::kFloat32, Shape{kSamples, 3});
+  for (int64_t i = 0; i < labels->elements(); ++i) labels->Set(i, static_cast<double>(i % 4) - 1);
+  ArrayIter data({{"data", Values({kSamples, 3, 4})}}, {{"softmax_label", labels}}, {.batch_size = 4});
+  Trainer trainer(SoftmaxOutput(scores, {.use_ignore = true, .preserve_shape = true}, "softmax"),
+                  {.devices = Devices(1)});
+  const FitResult result = trainer.Fit(data, {.epochs = 2});
+  ASSERT_EQ(result.train.size(), 2u);
+  EXPECT_TRUE(std::isfinite(result.train[1].second));
+}
+
+// Another name than ours for the label, by the iterator; and it is told where it does not fit.
+TEST(Heads, ALabelMayHaveAnotherName) {
+  const Symbol net = LinearRegressionOutput(FullyConnected(Variable("x"), {.num_hidden = 1}, "fc"), {}, "reg");
   const auto fit = [&](const ArrayIterOptions& options) {
     ArrayIter data(*Values({kSamples, 4}), *Values({kSamples, 1}), options);
     Trainer trainer(net, {.devices = Devices(1)});
@@ -269,6 +287,26 @@ TEST(Heads, ALossOfALabelThatNobodyGivesIsNotPredicted) {
   EXPECT_EQ(exported.symbol.ListArguments(), (std::vector<std::string>{"data", "fc_weight", "fc_bias"}));
 }
 
+// What serves such a loss alone may be described and given, and is not looked at.
+TEST(Heads, AnInputOfALossThatIsNotPredictedIsLeftAlone) {
+  const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
+  const Symbol loss = MakeLoss(Variable("w") * Square(forecast - Variable("target")), {}, "loss");
+  ArrayIter data({{"data", Values({kSamples, 4})}, {"w", Values({kSamples, 1})}}, {{"target", Values({kSamples, 2})}},
+                 {.batch_size = 4});
+  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = Devices(1)});
+  trainer.Fit(data, {});
+  const Predictor predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"w", {4, 1}}, {"data", {4, 4}}}});
+  EXPECT_EQ(predictor.output_names(), (std::vector<std::string>{"forecast_output"}));
+  const HostTensor rows = *Values({2, 4}), expected = predictor.Predict({{"data", rows}})[0];
+  EXPECT_EQ(expected.shape(), (Shape{2, 2}));
+  EXPECT_EQ(predictor.Predict({{"data", rows}, {"w", *Values({2, 1})}})[0], expected);
+  EXPECT_EQ(MessageOf([&] { predictor.Predict({{"w", rows}}); }), "DataError: input \"data\" is missing");
+  EXPECT_EQ(MessageOf([&] {
+              Predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}, {"ww", {4, 1}}}});
+            }).find("Error: data \"ww\" is not an argument"),
+            0u);
+}
+
 TEST(Heads, WhatTheModelDoesNotTakeIsNamedFirst) {
   const Predictor predictor(WithLoss(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}}});
   EXPECT_TRUE(MessageOf([&] {
@@ -345,26 +383,6 @@ TEST(Heads, ATrainedModelKnowsExtentsThatItsInputsLeaveOpen) {
 TEST(Heads, InputsThatAreNoneAreNotRead) {
   Model model;
   model.metadata["bindery.inputs"] = "int32 ?,12 a b\nfloat99 1 c\nfloat32 1,-2 d\nfloat32 1,2,3,4,5,6,7,8,9 e\nf\n";
-// What serves such a loss alone may be described and given, and is not looked at.
-TEST(Heads, AnInputOfALossThatIsNotPredictedIsLeftAlone) {
-  const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
-  const Symbol loss = MakeLoss(Variable("w") * Square(forecast - Variable("target")), {}, "loss");
-  ArrayIter data({{"data", Values({kSamples, 4})}, {"w", Values({kSamples, 1})}}, {{"target", Values({kSamples, 2})}},
-                 {.batch_size = 4});
-  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = Devices(1)});
-  trainer.Fit(data, {});
-  const Predictor predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"w", {4, 1}}, {"data", {4, 4}}}});
-  EXPECT_EQ(predictor.output_names(), (std::vector<std::string>{"forecast_output"}));
-  const HostTensor rows = *Values({2, 4}), expected = predictor.Predict({{"data", rows}})[0];
-  EXPECT_EQ(expected.shape(), (Shape{2, 2}));
-  EXPECT_EQ(predictor.Predict({{"data", rows}, {"w", *Values({2, 1})}})[0], expected);
-  EXPECT_EQ(MessageOf([&] { predictor.Predict({{"w", rows}}); }), "DataError: input \"data\" is missing");
-  EXPECT_EQ(MessageOf([&] {
-              Predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"data", {4, 4}}, {"ww", {4, 1}}}});
-            }).find("Error: data \"ww\" is not an argument"),
-            0u);
-}
-
   EXPECT_EQ(TrainedInputs(model),
             (std::map<std::string, TrainedInput>{{"a b", {DType::kInt32, Shape{kUnknownDim, 12}}}}));
   SetTrainedInputs({}, &model);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exact_sum.h"
 #include "base/names.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/indexing.h"
@@ -138,15 +139,24 @@ Loss::Loss(std::string output) : output_(std::move(output)) {}
 
 MetricGraph Loss::AsGraph(const MetricArrays& share) const {
   MetricGraph graph;
+  const Symbol none = Doubles({0, 0, 0});
   for (const MetricArray& output : share.outputs) {
     if (!output_.empty() && &output != &FindByName(name(), "output", share.outputs, output_)) continue;
     const double counts = output.outer > 0 ? 1 : static_cast<double>(share.samples);
-    const double times = output.part_of > 0 ? static_cast<double>(output.part_of) : counts;
+    const double times = output.part_of > 0 ? static_cast<double>(output.part_of) : output.is_sum ? 1 : counts;
     const Symbol sum = SumExactly(times == 1 ? output.symbol : Double(output.symbol) * times);
-    const Symbol one = Join({sum, Doubles({static_cast<double>(output.shape.Elements()) * counts})});
+    const Symbol count = Doubles({static_cast<double>(output.shape.Elements()) * counts});
+    const Symbol one = output.is_sum ? Join({none, count, sum}) : Join({sum, count, none});
     graph.partial = graph.partial.empty() ? one : graph.partial + one;
   }
+  graph.partial = Join({graph.partial, Doubles({static_cast<double>(share.samples)})});
   return graph;
+}
+
+void Loss::AddBatch(std::span<const double> batch, std::span<double> total) const {
+  Metric::AddBatch(batch.first(kTotal), total);
+  const double samples = batch.back();
+  if (samples > 0) ExactSum::Add(ExactSum::Total(&batch[kTotal]) * samples, total.data());
 }
 
 namespace {

@@ -45,11 +45,15 @@ class ShareMetric : public Metric {
   NamedValues Values(std::span<const double> total) const final;
 };
 
-// Their partials are a sum and how many were added: the value is the mean.
+// Their totals are a sum and how many were added, and so are partials: the value is the mean.
 class MeanMetric : public Metric {
  public:
-  int partial_size() const final { return ExactSum::kSize + 1; }
+  int partial_size() const override { return kTotal; }
+  int total_size() const final { return kTotal; }
   NamedValues Values(std::span<const double> total) const override;
+
+ protected:
+  static constexpr int kTotal = ExactSum::kSize + 1;
 };
 
 // The share of positions whose largest score is the label's. Output (N, K, ...) or (N, ..., K), see `axis`; label
@@ -130,12 +134,16 @@ class RegressionMetric final : public MeanMetric {
 };
 
 // The mean of all elements of an output (empty name: of all outputs). An output without a row for each sample, such as
-// a scalar, counts as often as there are samples, and as the sum of the devices' parts if it is merged by "sum".
+// a scalar, counts as often as there are samples. If it is merged by "sum" it is the sum of the devices' parts, and of
+// those of all micro-batches, unless these are means.
 class Loss final : public MeanMetric {
  public:
   explicit Loss(std::string output = {});
   std::string name() const override { return "loss"; }
+  // As of other means, without what is part of a sum over the step; then the sum of such parts; then the samples.
+  int partial_size() const override { return kTotal + ExactSum::kSize + 1; }
   MetricGraph AsGraph(const MetricArrays& share) const override;
+  void AddBatch(std::span<const double> batch, std::span<double> total) const override;
 
  private:
   std::string output_;
