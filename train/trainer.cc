@@ -28,16 +28,6 @@ bool SameArrays(const std::vector<DataDesc>& a, const std::vector<DataDesc>& b) 
   });
 }
 
-void WarnIfAllIsFixed(ExecutorGroup* group, const std::vector<std::string>& fixed) {
-  if (fixed.empty()) return;
-  for (DataParallelExecutorGroup* stage : group->stages()) {
-    for (const StoredParameter& p : stage->store().parameters()) {
-      if (!p.auxiliary && std::ranges::find(fixed, p.name) == fixed.end()) return;
-    }
-  }
-  LogLine(LogLevel::kWarning, "fixed_params has all parameters of the network: nothing is trained");
-}
-
 }  // namespace
 
 Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(symbol), options_(options) {
@@ -128,7 +118,6 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);
   std::unique_ptr<Updater> updater;
   if (for_training) {
-    WarnIfAllIsFixed(group.get(), options_.fixed_params);
     updater = std::make_unique<Updater>(
         group.get(), UpdaterOptions{.optimizer = optimizer,
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),

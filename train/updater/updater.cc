@@ -222,7 +222,12 @@ void Updater::Prepare() {
     }
     blocks_.push_back(std::move(state));
   }
-  if (blocks_.empty()) return;
+  if (blocks_.empty()) {
+    if (!steps_of_ && !group_->param_names().empty()) {
+      LogLine(LogLevel::kWarning, "all parameters of the network are fixed: nothing is trained");
+    }
+    return;
+  }
   const bool by_weights = optimizer_->options().weight_decay > 0 || optimizer_->measure();
   const auto has_weight = [](const BlockState& block) { return std::ranges::any_of(block.pieces, &Piece::measured); };
   if (by_weights && !steps_of_ && std::ranges::none_of(blocks_, has_weight)) {
