@@ -272,8 +272,8 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
           *ahead);
     }
   }
-  TakeMetadata(train);
   Fitting fitting(this, &train, options);
+  TakeMetadata(train);  // of data that fit
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
     return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);
   });

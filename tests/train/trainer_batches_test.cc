@@ -54,6 +54,21 @@ TEST(TrainerBatches, TheModelKnowsOfItsDataWhatTheIteratorDoes) {
   EXPECT_EQ(log, "the model's \"classes\" is not that of the data that it is trained on, and stays as it is");
 }
 
+TEST(TrainerBatches, TheModelKnowsNothingOfDataThatDoNotFit) {
+  const auto samples = [](const char* name, const char* classes) {
+    const auto array = [](const char* own, const Shape& shape) {
+      return ArrayData{own, std::make_shared<const HostTensor>(DType::kFloat32, shape), ""};
+    };
+    return WithMetadata(SamplesOf({array(name, {4, 5})}, {array("softmax_label", {4})}), {{"classes", classes}});
+  };
+  Trainer trainer(Net(), {.devices = Devices()});
+  SampleIter bad(samples("dta", "bad"), {.batch_size = 4}), good(samples("data", "good"), {.batch_size = 4});
+  EXPECT_THROW(trainer.Fit(bad, {.epochs = 1}), Error);
+  trainer.Fit(good, {.epochs = 1});
+  EXPECT_THROW(trainer.Fit(bad, {.epochs = 2}), Error);
+  EXPECT_EQ(trainer.ToModel().metadata.at("classes"), "good");
+}
+
 TEST(TrainerBatches, AnEpochOfSoManyGoesOnThroughTheData) {
   for (const LastBatch last_batch : {LastBatch::kShort, LastBatch::kRepeat}) {
     for (const int64_t length : {1, 2, 3, 5, 7}) {
