@@ -227,7 +227,7 @@ std::unique_ptr<Executor> Executor::Reshape(const std::vector<DataDesc>& inputs)
   }
   for (const std::string& name : aux_names()) options.auxiliary[name] = AuxiliaryArray(name);
   std::unique_ptr<Executor> reshaped(new Executor(symbol_, options, executor_->arena()));
-  reshaped->steps_ = steps_;  // else it would draw once more what this has drawn
+  reshaped->steps_ = steps_;  // else each would draw once more what the other has drawn
   reshaped->steps_.End();
   return reshaped;
 }

@@ -1,8 +1,9 @@
 // StepCounter: gives each run the numbers that random operators and divisors read (StepBlock). Counts by itself, unless
-// a trainer says which step it is.
+// a trainer says which step it is. Copies count together, so that no two of them draw the same.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "executor/kernel.h"
@@ -28,7 +29,7 @@ class StepCounter {
  public:
   void Set(const StepNumber& step) {
     step_ = step;
-    predictions_ = 0;
+    count_->predictions = 0;
     if (!step.continues.value_or(true)) begun_ = false;
   }
   // What was run has been applied: the next run begins a step, also where nobody sets it.
@@ -37,16 +38,16 @@ class StepCounter {
 
   // Of the next run, of a batch of `samples`; `adds_up`: its gradients are added to those of the runs before.
   StepBlock Next(Mode mode, int64_t samples, uint64_t seed, bool adds_up) {
-    StepBlock block{.seed = seed, .step = step_ ? step_->step : steps_};
+    StepBlock block{.seed = seed, .step = step_ ? step_->step : count_->steps};
     if (mode == Mode::kTrain) {
       if (step_) {
         block.micro_batch = step_->micro_batch;
       } else {
-        ++steps_;
+        ++count_->steps;
       }
-      predictions_ = 0;
+      count_->predictions = 0;
     } else {
-      block.step += predictions_++;
+      block.step += count_->predictions++;
       block.micro_batch = StepBlock::kPrediction;
     }
     block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
@@ -60,10 +61,13 @@ class StepCounter {
   }
 
  private:
+  struct Count {
+    uint64_t steps = 0;        // training forwards so far, where nobody sets the step
+    uint64_t predictions = 0;  // since the last step
+  };
   std::optional<StepNumber> step_;
-  uint64_t steps_ = 0;        // training forwards so far, where nobody sets the step
-  uint64_t predictions_ = 0;  // since the last step
-  bool begun_ = false;        // the step has had a run
+  std::shared_ptr<Count> count_ = std::make_shared<Count>();
+  bool begun_ = false;  // the step has had a run
 };
 
 }  // namespace bindery

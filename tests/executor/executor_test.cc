@@ -202,6 +202,8 @@ TEST(Executor, ReshapedItDrawsOtherRandomNumbersThanBefore) {
   const HostTensor second = mask(reshaped.get());
   EXPECT_NE(second, first);
   EXPECT_EQ(mask(&other), second);  // as if there had been no other binding
+  EXPECT_EQ(mask(&one), mask(&other));
+  EXPECT_EQ(mask(reshaped.get()), mask(&other));
 }
 
 TEST(Executor, WeightSharedByTwoPlacesBindsFromTheDataAlone) {  // E28
