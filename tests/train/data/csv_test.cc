@@ -188,6 +188,10 @@ TEST(Csv, FeaturesByTheirNames) {
   CsvOptions others = {.features = abc, .may_have_others = true};
   EXPECT_EQ(ParseCsv("c,bb,a,k\n1,2,3,x\n", "f", others).data, HostTensor::From({1, 3}, {1, 2, 3}));
   EXPECT_EQ(ParseCsv("c,b,a,k\n1,2,3,x\n", "f", others).data, HostTensor::From({1, 3}, {3, 2, 1}));
+  // Blanks around a name are none of it, as around values.
+  const CsvTable spaced = read("c, a,\tb , k, id \n3, 1, 2, x, p\n6, 4, 5, y, q\n", "k");
+  EXPECT_EQ(spaced.data, rows);
+  EXPECT_EQ(spaced.label_names, Words{"k"});
 }
 
 TEST(Csv, Errors) {

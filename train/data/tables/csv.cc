@@ -101,6 +101,7 @@ class Parser {
     columns_ = static_cast<int64_t>(reader_.fields().size());
     if (!options_.header.value_or(IsHeader(reader_.fields()))) return true;
     header_ = reader_.fields();
+    for (std::string& name : header_) name = Trim(name);  // as values are
     return reader_.Next();
   }
 
