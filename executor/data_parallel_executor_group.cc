@@ -15,6 +15,9 @@ std::shared_ptr<Engine> EngineOf(const GroupOptions& options) {
   return options.shared_group ? options.shared_group->engine() : DefaultEngine();
 }
 
+constexpr const char* kNoBatch =
+    "there is no batch: where Next gave none, the iterator's epoch is over, and Reset begins another";
+
 constexpr size_t kMetrics = 4;  // whose programs are kept with a binding
 
 }  // namespace
@@ -99,6 +102,7 @@ void DataParallelExecutorGroup::SetRates(const StepRates& rates) {
 
 void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(spec_.mode());
+  if (!batch) throw DataError(kNoBatch);
   feeder_.ShapesOf(*batch, mode, &batch_shapes_);
   Bind(batch_shapes_, mode);
   Run({&batch, 1}, mode, false);
@@ -115,6 +119,7 @@ void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device,
 }
 
 void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
+  if (!batch) throw DataError(kNoBatch);
   feeder_.ShapesOf(*batch, Mode::kTrain, &batch_shapes_);
   Bind(batch_shapes_, Mode::kTrain);
   const std::vector<int>& wanted = current_->step->plan().head_gradients;

@@ -201,6 +201,9 @@ int64_t PlacedExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
 
 void PlacedExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(spec_.mode());
+  if (!batch) {
+    throw DataError("there is no batch: where Next gave none, the iterator's epoch is over, and Reset begins another");
+  }
   std::vector<SampleRange> ranges = spec_.Split(feeder_.ShapesOf(*batch, mode, &shapes_));
   Run({&batch, 1}, std::move(ranges), mode);
 }

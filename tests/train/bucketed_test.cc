@@ -12,6 +12,7 @@
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/loop/bucketed_model.h"
+#include "train/loop/trained_model.h"
 
 namespace bindery {
 namespace {
@@ -316,6 +317,31 @@ TEST(Bucketed, AFailedStepChangesNothing) {
   same.Restore(before);
   for (BucketedModel* one : {&model, &same}) one->Step(4, BatchOf(5, 4, 3));
   EXPECT_EQ(model.ToModel().params, same.ToModel().params) << "it goes on";
+}
+
+// Next gives none at the end of an epoch.
+TEST(Bucketed, NoBatchIsRefused) {
+  BucketedModel model(Unrolled, 4, Devices(), {.optimizer = "sgd(lr=0.1)"});
+  const std::string expected =
+      "DataError: there is no batch: where Next gave none, the iterator's epoch is over, and Reset begins another";
+  EXPECT_EQ(MessageOf([&] { model.Step(3, nullptr); }), expected);
+  EXPECT_EQ(MessageOf([&] { model.Predict(3, nullptr); }), expected);
+  model.Step(3, BatchOf(5, 3, 1));
+  model.Settle();
+  EXPECT_EQ(model.updater().step(), 1);
+
+  const BucketNet net = Unrolled(3);
+  GroupOptions group = Devices();
+  group.data = net.data;
+  group.labels = net.labels;
+  for (const int pieces : {1, 2}) {
+    TrainedModel single(net.symbol, group, {.micro_batches = pieces});
+    EXPECT_EQ(MessageOf([&] { single.Step(BatchPtr()); }), expected) << pieces;
+    EXPECT_EQ(MessageOf([&] { single.group().ForwardBackward(BatchPtr()); }), expected) << pieces;
+    single.Step(BatchOf(5, 3, 1));
+    single.Settle();
+    EXPECT_EQ(single.updater().step(), 1);
+  }
 }
 
 TEST(Bucketed, ANetworkWithMoreThanTheDefaultOneIsRefused) {

@@ -96,7 +96,7 @@ TrainedModel::TrainedModel(Replicas replicas, const TrainedModelOptions& options
 TrainedModel::~TrainedModel() { WaitForAll(updater_.get(), in_flight_); }
 
 std::vector<BatchPtr> TrainedModel::Cut(const BatchPtr& batch) const {
-  if (cut_.pieces == 1) return {batch};
+  if (cut_.pieces == 1 || !batch) return {batch};  // none is refused where it would be computed
   const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
   return CutBatch(batch, group_->options(), samples, cut_.PiecesOf(samples));
 }

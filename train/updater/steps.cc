@@ -16,7 +16,7 @@ StepRates Updater::RatesOf(int64_t step, int64_t samples) const {
 }
 
 void Updater::Compute(const BatchPtr& batch) {
-  const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
+  const int64_t samples = CheckMicroBatches({&batch, 1});
   if (adds_up_) group_->ZeroGradients();
   ForwardBackward({&batch, 1}, samples, {});
 }
@@ -47,7 +47,13 @@ int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches) cons
       Throw("micro-batches add up: bind the group with grad_req = GradReq::kAdd");
   }
   int64_t samples = 0;
-  for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
+  for (const BatchPtr& batch : micro_batches) {
+    if (!batch) {
+      Throw<DataError>(
+          "there is no batch: where Next gave none, the iterator's epoch is over, and Reset begins another");
+    }
+    samples += group_->CheckBatch(*batch, Mode::kTrain);
+  }
   return samples;
 }
 
