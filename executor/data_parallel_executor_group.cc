@@ -6,6 +6,7 @@
 
 #include "base/names.h"
 #include "engine/backend.h"
+#include "symbol/graph.h"
 
 namespace bindery {
 namespace {
@@ -40,13 +41,21 @@ void DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode
 }
 
 void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels) {
-  const auto check = [](const std::vector<DataDesc>& now, const std::vector<DataDesc>& wanted, const char* what) {
+  // Of any type may be what is cast to its variable's.
+  const Graph graph = Graph::Of(symbol());
+  const auto is_declared = [&](const std::string& name) {
+    return std::ranges::any_of(graph.nodes, [&](const NodePtr& node) {
+      return node->is_variable() && node->declared_dtype && node->name() == name;
+    });
+  };
+  const auto check = [&](const std::vector<DataDesc>& now, const std::vector<DataDesc>& wanted, const char* what) {
     if (now.size() != wanted.size())
       Throw("Reshape: expected {} {} descriptions, got {}", now.size(), what, wanted.size());
     for (size_t i = 0; i < now.size(); ++i) {
       if (now[i].name != wanted[i].name)
         Throw("Reshape: expected {} \"{}\", got \"{}\"", what, now[i].name, wanted[i].name);
-      if (now[i].dtype != wanted[i].dtype || now[i].layout != wanted[i].layout) {
+      const bool is_other = now[i].dtype != wanted[i].dtype && !is_declared(now[i].name);
+      if (is_other || now[i].layout != wanted[i].layout) {
         Throw("Reshape: {} \"{}\" is bound as {} with layout \"{}\", got {} with \"{}\"; only shapes may change", what,
               now[i].name, now[i].dtype, now[i].layout, wanted[i].dtype, wanted[i].layout);
       }
@@ -62,8 +71,11 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
   for (const auto* list : {&data, &labels})
     for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
   Bind(shapes, spec_.mode());
-  spec_.options.data = data;
-  spec_.options.labels = labels;
+  const auto take = [](const std::vector<DataDesc>& wanted, std::vector<DataDesc>* now) {
+    for (size_t i = 0; i < wanted.size(); ++i) (*now)[i].shape = wanted[i].shape;
+  };
+  take(data, &spec_.options.data);
+  take(labels, &spec_.options.labels);
 }
 
 void DataParallelExecutorGroup::SetWorkload(const std::vector<double>& workload) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "executor/units.h"
+#include "symbol/graph.h"
 #include "symbol/op_def.h"
 #include "train/call_text.h"
 
@@ -58,6 +59,9 @@ Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::
   DTypeMap dtypes;
   for (const auto* descs : {&data, &labels}) {
     for (const DataDesc& desc : *descs) dtypes[desc.name] = desc.dtype;
+  }
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {  // inputs are cast to what is declared
+    if (node->is_variable() && node->declared_dtype) dtypes.erase(node->name());
   }
   return MixedPrecision(symbol, *options, dtypes);
 }

@@ -21,10 +21,15 @@
 namespace bindery {
 namespace {
 
-// Equal but for the extents.
-bool SameArrays(const std::vector<DataDesc>& a, const std::vector<DataDesc>& b) {
-  return std::ranges::equal(a, b, [](const DataDesc& x, const DataDesc& y) {
-    return x.name == y.name && x.dtype == y.dtype && x.shape.rank() == y.shape.rank() && x.layout == y.layout;
+// Equal but for the extents, and the types of what is cast to that of its variable.
+bool SameArrays(const Symbol& symbol, const std::vector<DataDesc>& bound, const std::vector<DataDesc>& given) {
+  std::set<std::string> declared;
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (node->is_variable() && node->declared_dtype) declared.insert(node->name());
+  }
+  return std::ranges::equal(bound, given, [&](const DataDesc& x, const DataDesc& y) {
+    return x.name == y.name && (x.dtype == y.dtype || declared.contains(x.name)) && x.shape.rank() == y.shape.rank() &&
+           x.layout == y.layout;
   });
 }
 
@@ -67,8 +72,8 @@ Trainer::Trainer(const Model& model, const TrainerOptions& options) : Trainer(mo
 
 void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training) {
   if (group_ && group_->options().for_training) return;  // for good: the optimizer's state is of this group
-  if (group_ && !for_training && SameArrays(group_->options().data, data) &&
-      (labels.empty() || SameArrays(group_->options().labels, labels))) {
+  if (group_ && !for_training && SameArrays(symbol_, group_->options().data, data) &&
+      (labels.empty() || SameArrays(symbol_, group_->options().labels, labels))) {
     return;
   }
   const std::optional<LossScaling> loss_scale = ParseLossScaling(options_.loss_scale);

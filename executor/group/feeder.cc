@@ -1,6 +1,8 @@
 #include "executor/group/feeder.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +17,23 @@ const Batch& FirstOf(std::span<const BatchPtr> per_device) {
   const auto given = std::ranges::find_if(per_device, [](const BatchPtr& batch) { return batch != nullptr; });
   if (given == per_device.end()) throw DataError("no device is given a batch");
   return **given;
+}
+
+// Throws DataError for what a cast to whole numbers would change.
+void CheckWhole(const HostTensor& array, const DataDesc& desc) {
+  if (!IsFloat(array.dtype()) || IsFloat(desc.dtype) || desc.dtype == DType::kBool) return;
+  const auto [low, high] = Dispatch(desc.dtype, []<class T>() {
+    return std::pair(LoadDouble(std::numeric_limits<T>::lowest()), LoadDouble(std::numeric_limits<T>::max()));
+  });
+  Dispatch(array.dtype(), [&, low = low, high = high]<class T>() {
+    const T* const values = static_cast<const T*>(array.raw());
+    for (int64_t i = 0; i < array.elements(); ++i) {
+      const double value = LoadDouble(values[i]);
+      if (value >= low && value <= high && value == std::trunc(value)) continue;
+      throw DataError(
+          fmt::format("\"{}\": expected values of {}, got {} (element {})", desc.name, desc.dtype, value, i));
+    }
+  });
 }
 
 }  // namespace
@@ -130,10 +149,17 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
 
 std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches, Mode mode,
                                               const std::vector<SampleRange>& ranges) {
+  const bool with_labels = !spec_.options.labels.empty() && FirstOf(batches).num_labels() > 0;
+  for (const BatchPtr& batch : batches) {
+    for (size_t i = 0; batch && i < (with_labels ? spec_.num_inputs() : spec_.options.data.size()); ++i) {
+      const size_t data = spec_.options.data.size();
+      if (!PiecesOf(*batch, i)) CheckWhole(i < data ? batch->data[i] : batch->label[i - data], spec_.input(i));
+    }
+  }
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->turn = std::exchange(turn_, (turn_ + 1) % Loader::kTurns);
   input->is_cut = batches.size() > 1;
-  input->with_labels = !spec_.options.labels.empty() && FirstOf(batches).num_labels() > 0;
+  input->with_labels = with_labels;
   block_ = steps_.Next(mode, ranges.back().end, spec_.options.seed, adds_up_);
   input->block = *block_;
   for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left

@@ -30,6 +30,22 @@ Placements PlacementsOf(const std::vector<std::map<std::string, Device>>& per_re
   return placements;
 }
 
+namespace {
+
+// Inputs are cast to what their variables declare, however they are described: a description says float32 where nobody
+// thought of it, and a file from elsewhere says int64.
+void DescribeAsDeclared(const Symbol& symbol, GroupOptions* options) {
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (!node->is_variable() || !node->declared_dtype) continue;
+    for (auto* const list : {&options->data, &options->labels}) {
+      const auto desc = std::ranges::find(*list, node->name(), &DataDesc::name);
+      if (desc != list->end()) desc->dtype = *node->declared_dtype;
+    }
+  }
+}
+
+}  // namespace
+
 GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
     : symbol(bound), options(given), threads(given.threads_per_device), signature(Signature::Of(bound)),
       arg_names(signature.ArgumentNames()) {
@@ -45,6 +61,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
   if (options.bucket_bytes.value_or(0) < 0) Throw("bucket_bytes must be >= 0, got {}", *options.bucket_bytes);
   if (options.data.empty()) Throw("a group needs at least one data description");
   if (options.inputs_need_grad && !options.for_training) Throw("inputs_need_grad needs for_training");
+  DescribeAsDeclared(symbol, &options);
   CheckInputs();
   for (const std::string& pattern : options.fixed_params) {
     bool fits = false;

@@ -147,6 +147,30 @@ TEST(GroupUse, InputsAreCastToTheBoundType) {
   EXPECT_EQ(group.Outputs()[0].ToHost(), bytes.Cast(DType::kFloat64));
 }
 
+// However an input is described: as float32, where nobody thought of it.
+TEST(GroupUse, InputsAreOfTheTypeThatTheirVariableDeclares) {
+  const Symbol net = Identity(Variable("data", {.dtype = DType::kInt64}), "same");
+  DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {4, 2}}}, .for_training = false});
+  EXPECT_EQ(group.options().data[0].dtype, DType::kInt64);
+  const HostTensor numbers = HostTensor::From({4, 2}, {0, 1, 2, 3, -4, 5, 6, 1 << 20});
+  for (const DType dtype : {DType::kFloat32, DType::kInt32, DType::kInt64, DType::kFloat64}) {
+    group.Forward(Batch{.data = {numbers.Cast(dtype)}});
+    EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(DType::kInt64)) << ToString(dtype);
+  }
+  group.Reshape({{"data", {2, 2}}}, {});
+  EXPECT_EQ(group.options().data[0].dtype, DType::kInt64);
+  HostTensor broken = numbers;
+  for (const auto& [value, text] : {std::pair(1.5, "1.5"), std::pair<double, const char*>(NAN, "nan"),
+                                    std::pair(18446744073709551616.0, "1.8446744073709552e+19")}) {
+    broken.Set(5, value);
+    const std::string message = MessageOf<DataError>([&] { group.Forward(Batch{.data = {broken}}); });
+    EXPECT_TRUE(message.starts_with(fmt::format("DataError: \"data\": expected values of int64, got {}", text)))
+        << message;
+  }
+  group.Forward(Batch{.data = {numbers}});  // goes on
+  EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(DType::kInt64));
+}
+
 TEST(GroupUse, WithoutABatchTheFirstDeviceDoesAll) {
   const Symbol net = Variable("data") * Variable("w", {.shape = Shape{3}});
   DataParallelExecutorGroup group(

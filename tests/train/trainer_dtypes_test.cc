@@ -107,6 +107,34 @@ TEST(TrainerDTypes, OthersThanTheCheckpointsAreLogged) {
       << message;
 }
 
+// As of token models from elsewhere, whose input is int64.
+TEST(TrainerDTypes, DataAreCastToWhatTheModelDeclares) {
+  const auto net = [](std::optional<DType> dtype) {
+    return Net().Compose({{"data", Variable("data", {.dtype = dtype})}});
+  };
+  ArrayIter data = Data();
+  Trainer expected(net(std::nullopt), Options({}));
+  expected.Fit(data, {.epochs = 2});
+  for (const char* precision : {"float32", "bfloat16"}) {
+    ArrayIter floats = Data();
+    TrainerOptions options = Options({});
+    options.precision = precision;
+    Trainer trainer(net(DType::kInt64), options);
+    trainer.Fit(floats, {.epochs = 2});
+    EXPECT_EQ(trainer.Predict(floats)[0].shape(), (Shape{24, 3}));
+    if (options.precision == "float32") EXPECT_EQ(trainer.ToModel().params, expected.ToModel().params);
+  }
+  Trainer only_predicts(net(DType::kInt64), Options({}));
+  EXPECT_EQ(only_predicts.Predict(data)[0].shape(), (Shape{24, 3}));
+  const ExecutorGroup* const group = only_predicts.group();
+  only_predicts.Predict(data);
+  EXPECT_EQ(only_predicts.group(), group) << "it was bound again";
+  ArrayIter broken(HostTensor::Full(DType::kFloat32, {8}, 1.5), HostTensor(DType::kFloat32, {8}), {.batch_size = 8});
+  Trainer trainer(net(DType::kInt64), Options({}));
+  EXPECT_NE(MessageOf<DataError>([&] { trainer.Fit(broken, {}); }).find("\"data\": expected values of int64, got 1.5"),
+            std::string::npos);
+}
+
 TEST(TrainerDTypes, WhatCannotBeIsAnError) {
   const auto fit = [](const TrainerOptions& options) {
     return MessageOf([&] {

@@ -1,0 +1,63 @@
+// Models that the program did not make: token numbers as input, several inputs; and labels as other programs keep them.
+#include "symbol/ops.h"
+#include "tests/tools/program.h"
+#include "train/weights/weights.h"
+
+namespace bindery {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kSamples = 40, kLength = 5, kWords = 9, kClasses = 3;
+
+HostTensor Ramp(const Shape& shape) {
+  HostTensor values(DType::kFloat32, shape);
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, 0.1 * static_cast<double>(i * 7 % 11) - 0.5);
+  return values;
+}
+
+class InputsCommandsTest : public ProgramTest {
+ protected:
+  // Sentences of five words, (N, 5), whose class is that of the first; the labels as numbers, (N) and (N, 1), and as a
+  // 1 among zeros.
+  static Weights Sentences(DType dtype) {
+    HostTensor x(dtype, {kSamples, kLength}), y(DType::kInt64, {kSamples}), hot(DType::kUInt8, {kSamples, kClasses});
+    for (int i = 0; i < kSamples; ++i) {
+      for (int t = 0; t < kLength; ++t) x.Set(i * kLength + t, (i + t * t) % kWords);
+      y.Set(i, i % kWords % kClasses);
+      hot.Set(i * kClasses + i % kWords % kClasses, 1);
+    }
+    return {.tensors = {{"x", x}, {"y", y}, {"column", y.Reshape({kSamples, 1})}, {"hot", hot}}};
+  }
+  // Of int64 numbers, as PyTorch's are.
+  static Model OfTokens() {
+    const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, kLength}, .dtype = DType::kInt64});
+    const Symbol found = Reshape(Embedding(data, {.input_dim = kWords, .output_dim = 4}, "embed"), {.shape = {0, -1}});
+    return {.symbol = SoftmaxOutput(FullyConnected(found, {.num_hidden = kClasses}, "fc"), {}, "softmax"),
+            .params = {{"embed_weight", Ramp({kWords, 4})},
+                       {"fc_weight", Ramp({kClasses, 4 * kLength})},
+                       {"fc_bias", Ramp({kClasses})}}};
+  }
+  static Words Train(const std::string& model, const std::string& data, const Words& more = {}) {
+    return Words{"train", "--model", model, "--data", data, "--epochs", "2", "--batch-size", "8", "--threads", "1"} +
+           more;
+  }
+};
+
+TEST_F(InputsCommandsTest, TokensAreWhatTheModelDeclares) {
+  SaveModel(OfTokens(), PathOf("tokens.pb"));
+  for (const DType dtype : {DType::kInt64, DType::kInt32, DType::kFloat32}) {
+    SaveWeights(Sentences(dtype), PathOf("x.npz"));
+    Succeeds(Train("tokens.pb", "npz:x.npz", {"--save", "trained.pb", "--checkpoints="}));
+    Succeeds({"test", "--model", "trained.pb", "--data", "npz:x.npz"});
+    Succeeds({"predict", "--model", "trained.pb", "--data", "npz:x.npz"});
+  }
+  Succeeds({"time", "--model", "tokens.pb", "--steps", "1", "--warmup", "1", "--batch-size", "4"});
+  Weights broken = Sentences(DType::kFloat32);
+  broken.tensors.at("x").Set(7, 1.5);
+  SaveWeights(broken, PathOf("x.npz"));
+  Fails(4, "\"data\": expected values of int64, got 1.5", {"predict", "--model", "tokens.pb", "--data", "npz:x.npz"});
+}
+
+}  // namespace
+}  // namespace bindery
