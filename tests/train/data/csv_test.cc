@@ -89,6 +89,14 @@ TEST(Csv, MissingValues) {
   const CsvTable filled = ParseCsv(text, "f", {.missing = CsvMissing::kValue, .missing_value = -1});
   EXPECT_EQ(filled.data, HostTensor::From({4, 2}, {1, -1, -1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(filled.classes, (Words{"?", "a", "b"}));
+  // But no field is none.
+  for (const bool number : {false, true}) {
+    EXPECT_EQ(MessageOf<DataError>([&] {
+                ParseCsv("a,b,label\n1,2,1\n3,,\n", "f", {.label_is_number = number, .missing = CsvMissing::kValue});
+              }),
+              "DataError: \"f\", line 3, column 3 (\"label\"): the label is missing, whose place no number takes; "
+              "missing=leave-out leaves such rows out");
+  }
 }
 
 // As NumPy and pandas read them; what is too large is an error.

@@ -293,6 +293,10 @@ class Parser {
       if (label == kLeftOut) continue;
       const bool missing = IsMissing(text);
       if (missing && options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
+      // Words like "?" may be classes; nothing is none.
+      if (label >= 0 && text.empty()) {
+        Fail(column, "the label is missing, whose place no number takes; missing=leave-out leaves such rows out");
+      }
       if (label < 0) {
         const auto place = static_cast<size_t>(places_[static_cast<size_t>(column)]);
         values_[begin_values + place] = missing ? kMissing : ReadFeature(column, text);
