@@ -57,6 +57,10 @@ void InferLabel(InferContext& c, Value data, Value label) {
     if (attrs.use_ignore || attrs.normalization == Normalization::kValid) {
       throw ShapeError("use_ignore and normalization valid need class numbers, but the label has data's shape");
     }
+    if (in.IsKnown() && label.shape()->IsKnown() && *label.shape() != in) {
+      Throw<ShapeError>("label {} for data {}: expected {} of class numbers, or {} of probabilities", *label.shape(),
+                        in, ClassNumbersShape(attrs, in), in);
+    }
     rule::SameShape({data, label});
     return;
   }

@@ -56,8 +56,9 @@ TEST(SoftmaxOutput, ShapeErrors) {
             "ShapeError: expected data of 2 or more axes (N, K, ...), got (64)");
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{63}}),
             "ShapeError: argument \"label\": expected (64), got (63)");
-  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{64, 1}}),
-            "ShapeError: argument \"label\": expected (64, 10), got (64, 1)");
+  EXPECT_EQ(
+      ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{64, 1}}),
+      "ShapeError: label (64, 1) for data (64, 10): expected (64) of class numbers, or (64, 10) of probabilities");
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 0}}), "ShapeError: data (64, 0) has no classes");
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), SoftmaxOutputAttrs{.smooth_alpha = 0.1}, {Shape{64, 1}}),
             "ShapeError: label smoothing needs 2 or more classes, got data (64, 1)");

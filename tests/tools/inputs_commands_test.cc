@@ -59,5 +59,15 @@ TEST_F(InputsCommandsTest, TokensAreWhatTheModelDeclares) {
   Fails(4, "\"data\": expected values of int64, got 1.5", {"predict", "--model", "tokens.pb", "--data", "npz:x.npz"});
 }
 
+TEST_F(InputsCommandsTest, LabelsOfOneClassInAnyForm) {
+  SaveWeights(Sentences(DType::kFloat32), PathOf("x.npz"));
+  for (const std::string label : {"y", "column", "hot"}) {
+    const std::string data = "npz:x.npz?label=" + label;
+    Succeeds(Train("mlp", data, {"--checkpoints=", "--save", label + ".pb"}));
+    Succeeds({"test", "--model", label + ".pb", "--data", data, "--confusion"});
+    EXPECT_EQ(LoadModel(PathOf(label + ".pb")).params, LoadModel(PathOf("y.pb")).params) << label;
+  }
+}
+
 }  // namespace
 }  // namespace bindery

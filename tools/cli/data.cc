@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "symbol/infer.h"
+#include "symbol/ops/heads.h"
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
 #include "train/data/prefetch_iter.h"
@@ -138,6 +139,17 @@ void CheckSampleShape(const SampleSource& samples, const Model& model, const std
     Throw<DataError>("--data: samples of {} do not fit {}, which takes {}", have, name, *wanted);
 }
 
+// Is a sample's label the number of one class?
+bool TakesOneClass(const Model& model) {
+  const std::vector<std::string> names = model.symbol.ListArguments();
+  const auto label = std::ranges::find(names, "softmax_label");
+  const auto sample = SampleShape(model);
+  if (label == names.end() || !sample || HeadKindOf(*model.symbol.entries()[0].node) != HeadKind::kClasses)
+    return false;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample->Insert(BatchAxis(model), 2)}});
+  return shapes.arguments[static_cast<size_t>(label - names.begin())] == Shape{2};
+}
+
 // What another training called its classes, they are called here. But a model that is tuned, with weights of another,
 // takes their names from data that call them otherwise.
 OpenedData OpenToTrain(const DataOptions& options, const ModelOptions& model, const OpenOptions& open) {
@@ -217,6 +229,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
                    .classes = ClassNames(made.model),
                    .training = true,
+                   .one_class = TakesOneClass(made.model),
                    .seed = seed,
                    .held_back = {options.test_data.empty() ? options.test_part : 0, options.validation_part},
                    .preprocessing = Preprocessing(made.model)};
@@ -333,6 +346,7 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
     const OpenOptions open{.sample = SampleShape(trained).value_or(Shape()),
                            .classes = classes,
                            .predicting = predicting,
+                           .one_class = TakesOneClass(trained),
                            .preprocessing = Preprocessing(trained)};
     const SampleSourcePtr samples =
         (options.on_validation ? OpenToValidate(options, open) : OpenToTest(options, open)).samples;

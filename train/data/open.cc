@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -20,13 +21,12 @@
 #include "train/data/records/tf_record.h"
 #include "train/data/samples/numbers.h"
 #include "train/data/settings.h"
+#include "train/data/tables/class_labels.h"
 #include "train/data/tables/csv.h"
 #include "train/data/tables/npy.h"
 
 namespace bindery {
 namespace {
-
-constexpr int64_t kMostClasses = 1 << 24;  // float32 labels are exact up to there
 
 const std::vector<std::string>& Kinds() {
   static const std::vector<std::string> kKinds = {"csv", "images", "npy", "npz", "tar", "tfrecord"};
@@ -122,22 +122,6 @@ OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions
           std::move(table.classes), classes, ToText(used), std::move(table.label_names)};
 }
 
-// Whole numbers from 0; returns one more than the largest.
-int64_t CheckClasses(const HostTensor& labels, int64_t known, const std::string& name) {
-  int64_t classes = 0;
-  for (int64_t i = 0; i < labels.elements(); ++i) {
-    const double label = labels.At(i);
-    const int64_t most = known > 0 ? known : kMostClasses;
-    if (!(label >= 0 && label < static_cast<double>(most)) || std::floor(label) != label) {
-      Throw<DataError>(
-          "{}: label {} is {}, expected a class, a whole number from 0 to {}; label_kind=numbers takes others", name, i,
-          label, most - 1);
-    }
-    classes = std::max(classes, static_cast<int64_t>(label) + 1);
-  }
-  return known > 0 ? known : classes;
-}
-
 const HostTensor& Find(const HostTensorMap& arrays, const std::string& name, const std::string& file) {
   const auto found = arrays.find(name);
   if (found != arrays.end()) return found->second;
@@ -173,7 +157,12 @@ OpenedData OpenArrays(DataSettings* settings, const OpenOptions& options) {
   int64_t classes = 0;
   if (labelled && kind == "classes") {
     const std::string name = fmt::format("\"{}\"", zipped ? settings->path() + ":" + label_name : label_name);
-    classes = CheckClasses(labels, static_cast<int64_t>(options.classes.size()), name);
+    const Shape shape = labels.shape();
+    const std::optional<HostTensor> numbers = options.one_class ? FromOneHot(labels) : std::nullopt;
+    if (numbers) labels = *numbers;
+    if (options.one_class && shape.rank() == 2 && shape[1] == 1) labels = labels.Reshape(shape.Erase(1));
+    const int64_t found = CheckClasses(labels, static_cast<int64_t>(options.classes.size()), name);
+    classes = numbers ? shape[1] : found;
   }
   // What bytes are divided by is a matter of the file, unless the settings say so.
   SettingTexts used;

@@ -34,6 +34,9 @@ struct OpenOptions {
   std::vector<std::string> classes = {};  // in the order of their numbers; empty: those of the data
   bool training = false;                  // draw what is random
   bool predicting = false;                // images in no folder of a class will do: they have no labels
+  // A sample's label is the number of one class: of arrays, (N, 1) numbers are (N), and (N, K) of a 1 among zeros each,
+  // "one hot", are the numbers of K classes.
+  bool one_class = false;
   uint64_t seed = 0;
   // In training: parts of the samples that SplitSource will take away, one after another. What is computed of a table,
   // the numbers of scale, is of those that are left.

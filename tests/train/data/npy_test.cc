@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/message_of.h"
+#include "train/data/open.h"
+#include "train/data/samples/sample_iter.h"
 #include "train/data/tables/zip.h"
 
 namespace bindery {
@@ -125,6 +127,32 @@ TEST(Zip, RefusesWhatIsNotWhole) {
   greedy.bytes = int64_t{1} << 31;
   EXPECT_EQ(MessageOf<DataError>([&] { Unzip(whole, greedy, "z", int64_t{1} << 40); }),
             "DataError: \"z\": \"x.npy\" is damaged: it cannot unpack to as many bytes as it says");
+}
+
+// As Keras has them, (N, 1), and a 1 among zeros for each sample.
+TEST(Npy, LabelsOfOneClassAreItsNumber) {
+  const HostTensor x(DType::kFloat32, {3, 2});
+  SaveNpy(x, testing::TempDir() + "/x.npy");
+  const auto opened = [&](const HostTensor& labels, bool one_class) {
+    const std::string path = testing::TempDir() + "/labels.npy";
+    SaveNpy(labels, path);
+    return OpenData("npy:" + testing::TempDir() + "/x.npy?labels=" + path, {.one_class = one_class});
+  };
+  const HostTensor hot = HostTensor::From({3, 4}, {0, 0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0});
+  const auto labels_of = [](const OpenedData& data) {
+    return SampleIter(data.samples, {.batch_size = 3}).Next()->label[0];
+  };
+  const OpenedData of_four = opened(hot, true);
+  EXPECT_EQ(of_four.num_classes, 4);
+  EXPECT_EQ(labels_of(of_four), HostTensor::From({3}, {2, 0, 1}));
+  EXPECT_EQ(opened(hot, false).samples->labels()[0].shape, Shape{4});  // several truths
+  HostTensor several = hot;
+  several.Set(0, 1);
+  EXPECT_EQ(opened(several, true).samples->labels()[0].shape, Shape{4});
+  const HostTensor column = HostTensor::From({3, 1}, {2, 0, 1});
+  EXPECT_EQ(opened(column, true).num_classes, 3);
+  EXPECT_EQ(labels_of(opened(column, true)), HostTensor::From({3}, {2, 0, 1}));
+  EXPECT_EQ(labels_of(opened(column, false)), column);
 }
 
 }  // namespace
