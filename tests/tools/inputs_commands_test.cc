@@ -69,5 +69,26 @@ TEST_F(InputsCommandsTest, LabelsOfOneClassInAnyForm) {
   }
 }
 
+// As many classes as the data have, also with weights; but for those of a head for more.
+TEST_F(InputsCommandsTest, WeightsOfAsManyClassesAsTheDataFit) {
+  Weights ten = Sentences(DType::kFloat32);
+  for (int i = 0; i < kSamples; ++i) ten.tensors.at("y").Set(i, i % 10);
+  SaveWeights(ten, PathOf("ten.npz"));
+  SaveWeights(Sentences(DType::kFloat32), PathOf("x.npz"));
+  Succeeds(Train("mlp", "npz:x.npz", {"--checkpoints=", "--save", "three.pb"}));
+  Succeeds(Train("mlp", "npz:ten.npz", {"--checkpoints=", "--save", "ten.pb"}));
+  Succeeds({"convert", "three.pb", "three.safetensors"});
+  for (const auto& [weights, classes] :
+       {std::pair("three.pb", 3), std::pair("three.safetensors", 3), std::pair("ten.pb", 10)}) {
+    Succeeds(Train("mlp", "npz:x.npz", {"--weights", weights, "--checkpoints=", "--save", "again.pb"}));
+    EXPECT_EQ(LoadModel(PathOf("again.pb")).params.at("fc3_bias").shape(), Shape{classes}) << weights;
+  }
+  EXPECT_NE(Succeeds(Train("mlp", "npz:x.npz",
+                           {"--weights", "ten.pb", "--map", "fc3.*=", "--checkpoints=", "--save", "again.pb"}))
+                .err,
+            "");
+  EXPECT_EQ(LoadModel(PathOf("again.pb")).params.at("fc3_bias").shape(), Shape{3});
+}
+
 }  // namespace
 }  // namespace bindery

@@ -209,7 +209,7 @@ int64_t CountLabels(const SampleSource& samples, const Model& trained, const std
 
 // A model by name, for such samples.
 Model LoadFor(const Shape& sample, int64_t answers, const ModelOptions& model) {
-  Model made = model.Load(sample, answers);
+  Model made = LoadForData(model, sample, answers);
   try {
     InferShapesPartial(made.symbol, {{"data", sample.Insert(0, 1)}});
     return made;
@@ -251,7 +251,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
     const int64_t answers = numbers ? CountNumbers(*opened.samples, model) : std::max<int64_t>(2, opened.num_classes);
     const Shape& shape = opened.samples->data()[0].shape;
     if (shape.rank() != open.sample.rank()) CheckSampleShape(*opened.samples, made.model, NamedModel(model));
-    made.model = LoadFor(shape, model.weights.empty() ? answers : 0, model);
+    made.model = LoadFor(shape, answers, model);
   }
   made.num_classes = opened.num_classes;
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));

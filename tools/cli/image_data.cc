@@ -135,6 +135,23 @@ void CheckAnyLeft(const ImageSet& set, const std::string& purpose) {
 
 }  // namespace
 
+Model LoadForData(const ModelOptions& model, const Shape& sample, int64_t answers) {
+  const auto load = [&](int64_t wanted) {
+    Model made = model.Load(sample, wanted);
+    model.CheckWeightsFit(made);
+    return made;
+  };
+  try {
+    return load(answers);
+  } catch (const CheckpointError&) {
+    try {
+      return load(0);
+    } catch (const CheckpointError&) {  // what is said is what the data need
+    }
+    throw;
+  }
+}
+
 TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   TrainingData made{.model = model.Load()};
   CheckInputs(made.model, /*labelled=*/true);
@@ -167,8 +184,7 @@ TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model
   // classes as there are labels, unless its name or its weights know better.
   if (model.IsByName()) {
     const Shape own = *SampleShape(made.model);
-    made.model = model.Load(CanFit(train.images.shape(), own) ? own : train.images.shape().Erase(0),
-                            model.weights.empty() ? classes : 0);
+    made.model = LoadForData(model, CanFit(train.images.shape(), own) ? own : train.images.shape().Erase(0), classes);
   }
   if (const auto sample = SampleShape(made.model)) {
     train.images = FitImages(train.images, *sample, NamedModel(model));

@@ -9,6 +9,9 @@
 
 namespace bindery::cli {
 
+// A model by name for such samples, with as many classes, or numbers, as the data have; where its weights do not fit
+// that, but its own number, with its own.
+Model LoadForData(const ModelOptions& model, const Shape& sample, int64_t answers);
 // As MakeTrainingData has it.
 TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model, uint64_t seed);
 // What trained models are tested with, in the form that `trained` takes, which errors call `name`.
