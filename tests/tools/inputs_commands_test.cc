@@ -90,5 +90,17 @@ TEST_F(InputsCommandsTest, WeightsOfAsManyClassesAsTheDataFit) {
   EXPECT_EQ(LoadModel(PathOf("again.pb")).params.at("fc3_bias").shape(), Shape{3});
 }
 
+TEST_F(InputsCommandsTest, AHeadWithMoreClassesIsWarnedOf) {
+  SaveModel(OfTokens(), PathOf("tokens.pb"));
+  Weights two = Sentences(DType::kInt64);
+  for (int i = 0; i < kSamples; ++i) two.tensors.at("y").Set(i, i % 2);
+  SaveWeights(two, PathOf("two.npz"));
+  SaveWeights(Sentences(DType::kInt64), PathOf("x.npz"));
+  const std::string warning = "model \"tokens.pb\" tells 3 classes apart, but the data have 2: its head stays as it is";
+  EXPECT_NE(Succeeds(Train("tokens.pb", "npz:two.npz", {"--checkpoints="})).err.find(warning), std::string::npos);
+  EXPECT_EQ(Succeeds(Train("tokens.pb", "npz:x.npz", {"--checkpoints="})).err.find("its head stays"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace bindery

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "symbol/infer.h"
 #include "symbol/ops/heads.h"
 #include "tools/cli/image_data.h"
@@ -150,6 +151,17 @@ bool TakesOneClass(const Model& model) {
   return shapes.arguments[static_cast<size_t>(label - names.begin())] == Shape{2};
 }
 
+// The head of a model from a file is as it is; by name it is made for the data.
+void WarnOfMoreClasses(const Model& model, const Shape& sample, int64_t classes, const std::string& name) {
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample.Insert(BatchAxis(model), 1)}});
+  if (classes == 0 || !TakesOneClass(model) || !shapes.outputs[0] || shapes.outputs[0]->rank() != 2) return;
+  const int64_t has = (*shapes.outputs[0])[1];
+  if (has <= classes) return;
+  LogLine(LogLevel::kWarning,
+          fmt::format("{} tells {} classes apart, but the data have {}: its head stays as it is (docs/fine_tuning.md)",
+                      name, has, classes));
+}
+
 // What another training called its classes, they are called here. But a model that is tuned, with weights of another,
 // takes their names from data that call them otherwise.
 OpenedData OpenToTrain(const DataOptions& options, const ModelOptions& model, const OpenOptions& open) {
@@ -256,6 +268,9 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   made.num_classes = opened.num_classes;
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
+  if (!model.IsByName()) {
+    WarnOfMoreClasses(made.model, opened.samples->data()[0].shape, opened.num_classes, NamedModel(model));
+  }
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
   if (GivesNumbers(made.model)) SetNamesOfNumbers(opened.label_names, &made.model);
   // The model is applied to samples that are made as those of its test, which are those of its training unless said;
