@@ -102,5 +102,33 @@ TEST_F(InputsCommandsTest, AHeadWithMoreClassesIsWarnedOf) {
             std::string::npos);
 }
 
+TEST_F(InputsCommandsTest, SeveralInputsAreShownAndTimed) {
+  const auto input = [](const char* name) { return Variable(name, {.shape = Shape{kUnknownDim, 4}}); };
+  const Symbol both =
+      FullyConnected(input("left"), {.num_hidden = 2}, "a") + FullyConnected(input("right"), {.num_hidden = 2}, "b");
+  Model model{.symbol = both};
+  for (const std::string name : {"a", "b"}) {
+    model.params[name + "_weight"] = Ramp({2, 4});
+    model.params[name + "_bias"] = Ramp({2});
+  }
+  SaveModel(model, PathOf("two.pb"));
+  const Words inspect = {"inspect", "--model", "two.pb", "--batch-size", "8"};
+  for (const char* name : {"left", "right", "(8, 4)", "(8, 2)"}) {
+    EXPECT_NE(Succeeds(inspect).out.find(name), std::string::npos) << name;
+  }
+  for (const Words& more :
+       {Words{"--plan", "--predict"}, Words{"--memory", "--predict"}, Words{"--json"}, Words{"--dot", "-"}}) {
+    Succeeds(inspect + more);
+  }
+  EXPECT_NE(Succeeds(inspect + Words{"--memory-limit", "1M", "--predict"}).out.find("largest batch"),
+            std::string::npos);
+  Fails(2, "the model has 2 inputs, \"left\" (?, 4), \"right\" (?, 4)", inspect + Words{"--shape", "8,4"});
+  const Words time = {"time", "--model", "two.pb", "--steps", "1", "--warmup", "1", "--batch-size", "4"};
+  Succeeds(time + Words{"--predict"});
+  Fails(3, "the model has no loss with a label", time);
+  SaveWeights(Sentences(DType::kFloat32), PathOf("x.npz"));
+  Fails(3, "no argument \"data\", which takes the samples; its inputs are left, right", Train("two.pb", "npz:x.npz"));
+}
+
 }  // namespace
 }  // namespace bindery

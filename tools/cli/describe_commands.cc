@@ -13,6 +13,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
+#include "tools/cli/model_inputs.h"
 #include "tools/cli/options.h"
 #include "tools/pages/model_json.h"
 #include "tools/pages/model_page.h"
@@ -33,17 +34,8 @@ struct InspectCommand {
   bool plan = false, memory = false, predict = false, json = false;
   int Run() const;
   void CheckViews() const;
-  int ShowLargestBatch(const Symbol& symbol, const Shape& input) const;
+  int ShowLargestBatch(const Symbol& symbol, const std::vector<DataDesc>& inputs) const;
 };
-
-Shape InputShape(const InspectCommand& c, const Model& model) {
-  if (!c.shape.empty()) return Shape(std::span<const int64_t>(c.shape));
-  const auto sample = LikelySample(model);
-  if (!sample) {
-    throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
-  }
-  return sample->Insert(0, c.batch_size);
-}
 
 // Throws ShapeError unless the values that the model has are of the shapes that follow from its data's.
 void CheckValuesFit(const Model& model, const ShapeMap& data) {
@@ -77,13 +69,13 @@ void PrintMemory(const MemoryNeed& need) {
              static_cast<double>(need.total()) / (1 << 20));
 }
 
-GroupOptions GroupFor(const InspectCommand& c, const Shape& input) {
+GroupOptions GroupFor(const InspectCommand& c, const std::vector<DataDesc>& inputs) {
   // Whatever it takes to fit a batch.
   Mirror mirror = ParseMirror(c.mirror);
   if (mirror.bytes == Mirror::kAutomatic) mirror = {.least = true};
   return {.devices = c.device.Devices(),
           .workload = c.device.workload,
-          .data = {{"data", input}},
+          .data = inputs,
           .for_training = !c.predict,
           .mirror = mirror,
           .threads_per_device = c.device.threads,
@@ -99,12 +91,16 @@ std::shared_ptr<const Optimizer> OptimizerOf(const InspectCommand& c) {
   }
 }
 
-int InspectCommand::ShowLargestBatch(const Symbol& symbol, const Shape& input) const {
+int InspectCommand::ShowLargestBatch(const Symbol& symbol, const std::vector<DataDesc>& inputs) const {
   const int64_t limit = ParseBytes("--memory-limit", memory_limit);
   constexpr int64_t kMost = 1 << 20;
   const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
   const auto plan = [&](int64_t samples) {
-    return PlanMemory(symbol, GroupFor(*this, input.With(0, samples)), rule.get());
+    std::vector<DataDesc> given = inputs;
+    for (DataDesc& input : given) {
+      if (input.BatchAxis() >= 0) input.shape.Set(input.BatchAxis(), samples);
+    }
+    return PlanMemory(symbol, GroupFor(*this, given), rule.get());
   };
   const int64_t largest =
       LargestThatFits(kMost, [&](int64_t samples) { return WhatIsShort(plan(samples), limit).empty(); });
@@ -164,21 +160,22 @@ int InspectCommand::Run() const {
   const Shape given{std::span<const int64_t>(shape)};
   Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
   loaded.symbol = InPrecision(loaded.symbol, precision, {});
-  CheckArguments(loaded, /*labelled=*/false);
-  const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
+  const std::vector<DataDesc> inputs = DescribeInputs(loaded, shape, batch_size);
+  const ShapeMap shapes = ShapesOf(inputs);
   CheckValuesFit(loaded, shapes);
   if (!dot.empty()) {
     const std::string drawn = ToDot(loaded.symbol, shapes);
     dot == "-" ? fmt::print("{}", drawn) : WriteFileAtomically(dot, drawn);
     return kOk;
   }
-  if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, shapes.at("data"));
-  if (!plan && !memory && !json && html.empty()) {
+  if (memory_limit.empty() && !plan && !memory && !json && html.empty()) {
     fmt::print("{}", Summary(loaded.symbol, shapes));
     PrintWhatItKnows(loaded);
     return kOk;
   }
-  GroupOptions options = GroupFor(*this, shapes.at("data"));
+  CheckShapesKnown(inputs);
+  if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, inputs);
+  GroupOptions options = GroupFor(*this, inputs);
   const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
   std::vector<DevicePlan> plans;
   try {

@@ -10,11 +10,13 @@
 
 #include "base/files.h"
 #include "base/philox.h"
+#include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
+#include "tools/cli/model_inputs.h"
 #include "tools/cli/options.h"
 #include "train/data/array_iter.h"
 #include "train/precision.h"
@@ -69,14 +71,19 @@ std::string RateText(double amount, int64_t nanoseconds) {
   return amount > 0 && nanoseconds > 0 ? fmt::format("{:.1f}", amount / static_cast<double>(nanoseconds)) : "-";
 }
 
-std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
-  const auto sample = LikelySample(made);
-  const Shape whole = !shape.empty() ? Shape(std::span<const int64_t>(shape))
-                      : sample       ? sample->Insert(0, batch_size)
-                                     : Shape{};
-  if (whole.rank() == 0) {
-    throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
+// Inputs that are declared so.
+std::set<std::string> ListWholeNumbers(const Symbol& symbol) {
+  std::set<std::string> names;
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (node->is_variable() && node->declared_dtype && !IsFloat(*node->declared_dtype)) names.insert(node->name());
   }
+  return names;
+}
+
+std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
+  const std::vector<DataDesc> inputs = DescribeInputs(made, shape, batch_size);
+  CheckShapesKnown(inputs);
+  const Shape& whole = inputs[0].shape;
   // Sequences are of class numbers; the others of what images are like when they are normalised.
   const bool of_classes = model.IsByName() && whole.rank() == 2 && ModelInputShape(model.Name()).rank() == 1;
   PhiloxStream random(1, "time");
@@ -87,8 +94,13 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
     }
     return values;
   };
-  ShapeMap known = {{"data", whole}};
-  std::vector<ArrayData> data = {{"data", draw(whole, of_classes ? ModelClasses(model.Name()) : 0)}};
+  ShapeMap known = ShapesOf(inputs);
+  std::vector<ArrayData> data;
+  const std::set<std::string> whole_numbers = ListWholeNumbers(made.symbol);
+  for (const DataDesc& input : inputs) {  // whole numbers are what any table has rows for
+    const int64_t classes = of_classes ? ModelClasses(model.Name()) : whole_numbers.contains(input.name) ? 2 : 0;
+    data.push_back({input.name, draw(input.shape, classes), input.layout});
+  }
   const std::vector<std::string> arguments = made.symbol.ListArguments();
   if (of_classes && std::ranges::find(arguments, "target") != arguments.end()) {  // what a decoder reads
     data.push_back({"target", draw(whole, ModelClasses(model.Name()))});
@@ -106,7 +118,8 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
   if (labels.empty() && !predict) {
     Throw<ModelError>("the model has no loss with a label: time its prediction, with --predict");
   }
-  return std::make_unique<ArrayIter>(std::move(data), std::move(labels), ArrayIterOptions{.batch_size = whole[0]});
+  return std::make_unique<ArrayIter>(std::move(data), std::move(labels),
+                                     ArrayIterOptions{.batch_size = BatchSizeOf(inputs)});
 }
 
 // Milliseconds of a step: the mean of `steps`, of which two are in flight at a time.
@@ -228,7 +241,6 @@ int TimeCommand::Run() const {
     throw UsageError("--precision: " + e.message());
   }
   const Model made = model.Load(given.rank() > 0 ? given.Erase(0) : given);
-  CheckArguments(made, /*labelled=*/false);
   const std::unique_ptr<ArrayIter> data = DrawData(made);
   Trainer trainer(made, options);
   const double step = TimeSteps(&trainer, data.get(), recorded);

@@ -148,8 +148,11 @@ void CheckArguments(const Model& model, bool labelled) {
   const std::vector<std::string> names = model.symbol.ListArguments();
   for (const char* wanted : {kDataName, kLabelName}) {
     if (std::find(names.begin(), names.end(), wanted) != names.end() || (wanted == kLabelName && !labelled)) continue;
-    Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
-                      wanted == kDataName ? "samples" : "labels", fmt::join(names, ", "));
+    std::vector<std::string> inputs = names;
+    std::erase_if(inputs, [&](const std::string& name) { return model.params.contains(name); });
+    Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its {} are {}", wanted,
+                      wanted == kDataName ? "samples" : "labels", model.params.empty() ? "arguments" : "inputs",
+                      fmt::join(inputs, ", "));
   }
 }
 
