@@ -13,6 +13,7 @@
 #include "symbol/ops/loss.h"
 #include "train/initializer.h"
 #include "train/memory.h"
+#include "train/metrics/pairs.h"
 #include "train/metrics/training_metric.h"
 #include "train/precision.h"
 #include "train/predictions.h"
@@ -20,6 +21,15 @@
 
 namespace bindery {
 namespace {
+
+// Where nothing is measured: outputs are looked at all the same, whether they are finite.
+class NoMetric final : public Metric {
+ public:
+  std::string name() const override { return ""; }
+  int partial_size() const override { return 1; }
+  MetricGraph AsGraph(const MetricArrays&) const override { return {.partial = Doubles({0})}; }
+  NamedValues Values(std::span<const double>) const override { return {}; }
+};
 
 // Equal but for the extents, and the types of what is cast to that of its variable.
 bool SameArrays(const Symbol& symbol, const std::vector<DataDesc>& bound, const std::vector<DataDesc>& given) {
@@ -51,7 +61,10 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
 }
 
 std::unique_ptr<TrainingMetric> Trainer::MakeMetrics() const {
-  if (options_.more_metrics.empty()) return std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
+  if (options_.more_metrics.empty()) {
+    return std::make_unique<TrainingMetric>(
+        options_.metrics.empty() ? std::make_unique<NoMetric>() : MakeMetric(options_.metrics), symbol_);
+  }
   std::vector<std::shared_ptr<const Metric>> all;
   if (!options_.metrics.empty()) all.push_back(MakeMetric(options_.metrics));
   all.insert(all.end(), options_.more_metrics.begin(), options_.more_metrics.end());

@@ -54,14 +54,14 @@ struct TrainerOptions {
   std::string optimizer = "sgd";          // MakeOptimizer
   std::string schedule = "constant";      // ParseSchedule; base: the optimizer's learning rate
   std::string initializer = "xavier";     // Initializer
-  std::string metrics = kMetricsOfHeads;  // MakeMetric, or this: DefaultMetrics of the symbol
+  std::string metrics = kMetricsOfHeads;  // MakeMetric, or this: DefaultMetrics of the symbol; empty: none
   std::string precision = {};             // ParsePrecision; empty: as the graph says
   std::string loss_scale = {};            // ParseLossScaling; empty: none, but "dynamic" for float16
   std::string average = {};               // ParseAveraging; empty: none
   // Score, Predict and Save, and so validation, use the averages of trained parameters, once there are any. Running
   // statistics stay those that training has seen.
   bool use_average = false;
-  // Metrics beside those of `metrics`, which then may be empty: of your own (MeanOf), or without a text.
+  // Metrics beside those of `metrics`: of your own (MeanOf), or without a text.
   std::vector<std::shared_ptr<const Metric>> more_metrics = {};
   // Of a batch of the size that the first iterator has; others are cut in pieces no larger than those. Or
   // MicroBatches::kAutomatic: the fewest with which what is planned (train/memory.h) fits in `memory_limit` bytes of

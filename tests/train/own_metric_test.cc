@@ -69,11 +69,29 @@ TEST(OwnMetric, AloneAndOfValuesThatAreNoTruths) {
   Trainer trainer(off.model, {.metrics = "", .more_metrics = {error}});
   ArrayIter batches = off.Batches();
   EXPECT_EQ(trainer.Score(batches), (NamedValues{{"error", 0.4375}}));
-  // Without any there must be a text.
-  EXPECT_NE(MessageOf([&] { Trainer(off.model, {.metrics = ""}); }), "");
   const auto wrong = MeanOf("wrong", [](const Symbol& output, const Symbol&) { return output; }, {.output = "none"});
   Trainer unpaired(off.model, {.metrics = "", .more_metrics = {wrong}});
   EXPECT_NE(MessageOf([&] { unpaired.Score(batches); }).find("none"), std::string::npos);
+}
+
+// For speed: then a run that diverges is found all the same.
+TEST(OwnMetric, ThereMayBeNone) {
+  const Off off;
+  Trainer trainer(off.model, {.optimizer = "sgd(lr=0.001)", .metrics = ""});
+  ArrayIter batches = off.Batches(), others = off.Batches();
+  EXPECT_TRUE(trainer.Score(others).empty());
+  const FitResult result = trainer.Fit(batches, {.epochs = 2, .validation = &others});
+  EXPECT_GT(result.steps, 1);
+  EXPECT_TRUE(result.train.empty());
+  EXPECT_TRUE(result.validation.empty());
+  Trainer resumed(off.model, {.optimizer = "sgd(lr=0.001)", .metrics = ""});
+  resumed.Restore(trainer.ToCheckpoint(&batches), &batches);
+  EXPECT_EQ(resumed.ToModel().params, trainer.ToModel().params);
+  HostTensor data = off.data;
+  data.Set(0, std::nan(""));
+  ArrayIter broken(data, off.label, {.batch_size = 8});
+  EXPECT_NE(MessageOf<NumericError>([&] { trainer.Fit(broken, {.epochs = 4}); }).find("is not finite"),
+            std::string::npos);
 }
 
 TEST(OwnMetric, AValueThatIsNoNumberIsNoNumber) {
