@@ -120,19 +120,6 @@ bool Trainer::SettleAll(DataIter* iterator) {
   return all;
 }
 
-std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const NumericError& e) {
-    return std::make_exception_ptr(NumericError(
-        fmt::format("{} at step {}{}: training has diverged; lower the learning rate {}or look at the data",
-                    WithoutOperation(e.message()), step, FirstBadValue(batch, step),
-                    updater_->loss_scaling() ? "or the loss scale " : "")));
-  } catch (...) {
-    return error;
-  }
-}
-
 namespace {
 
 // Empty where all of an array are; else " (element 3 is nan, of sample 1 of the batch, row 7 of the data)".
@@ -165,21 +152,42 @@ std::string WhereNotFinite(const ExecutorGroup::Watched& watched, int64_t first_
                      status.element, status.value, sample);
 }
 
+// Empty where all of its arrays are, as far as they are on the host.
+std::string WhereNotFinite(const Batch& batch, const GroupOptions& options) {
+  for (const auto& [what, arrays, descs] :
+       {std::tuple("input", &batch.data, &options.data), std::tuple("label", &batch.label, &options.labels)}) {
+    for (size_t i = 0; i < arrays->size() && i < descs->size(); ++i) {
+      const std::string place = WhereNotFinite((*arrays)[i], (*descs)[i].BatchAxis(), batch.index);
+      if (!place.empty()) return fmt::format(", nor is its {} \"{}\"{}", what, (*descs)[i].name, place);
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const NumericError& e) {
+    const std::string failed = fmt::format("{} at step {}", WithoutOperation(e.message()), step);
+    const std::string in_data = WhereNotFinite(*batch, group_->options());
+    if (!in_data.empty()) {  // no learning rate helps
+      return std::make_exception_ptr(NumericError(fmt::format("{}{}: the data are not finite", failed, in_data)));
+    }
+    return std::make_exception_ptr(
+        NumericError(fmt::format("{}{}: training has diverged; lower the learning rate {}or look at the data", failed,
+                                 FirstBadValue(batch, step), updater_->loss_scaling() ? "or the loss scale " : "")));
+  } catch (...) {
+    return error;
+  }
+}
 
 // Runs the step's forward and backward again with all values watched. Parameters are as they were.
 std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
   std::string found;
   const std::string watched = group_->watch();
   try {
-    const GroupOptions& options = group_->options();
-    for (const auto& [what, arrays, descs] :
-         {std::tuple("input", &batch->data, &options.data), std::tuple("label", &batch->label, &options.labels)}) {
-      for (size_t i = 0; i < arrays->size() && i < descs->size(); ++i) {
-        const std::string place = WhereNotFinite((*arrays)[i], (*descs)[i].BatchAxis(), batch->index);
-        if (!place.empty()) return fmt::format(", nor is its {} \"{}\"{}", what, (*descs)[i].name, place);
-      }
-    }
     group_->Watch(".*");
     uint32_t number = 0;
     int64_t first_sample = 0;  // of the piece

@@ -169,8 +169,7 @@ TEST(Trainer, AFailedStepChangesNoParameter) {
   EXPECT_EQ(
       MessageOf<NumericError>([&] { trainer.Fit(nan, {.epochs = 2}); }),
       "NumericError: output \"softmax_output\" is not finite at step 4, nor is its input \"data\" (element 3 is nan, "
-      "of sample 0 of the batch, row 0 of the data): training has diverged; lower the learning rate or look at the "
-      "data");
+      "of sample 0 of the batch, row 0 of the data): the data are not finite");
   EXPECT_EQ(trainer.ToModel().params, before);
   HostTensor labels = Classes();
   labels.Set(0, 17);  // the metric refuses it
