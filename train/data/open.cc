@@ -212,15 +212,30 @@ void WarnOfPartsAsClasses(const std::vector<std::string>& classes, const std::st
                       folder, fmt::join(classes, " and "), *train));
 }
 
+// Where the model takes grey ones, and nobody said so.
+void WarnOfGrey(const RecordSource& folder, const std::string& path) {
+  constexpr int64_t kMost = 16;
+  const ColourCount count = CountColours(folder, kMost);
+  if (count.coloured == 0) return;
+  LogLine(
+      LogLevel::kWarning,
+      fmt::format("folder \"{}\": of {} images that were looked at, {} are in colour, but the model takes grey ones; "
+                  "channels=3 keeps the colours for a model by name, channels=1 says that grey is meant",
+                  path, count.seen, count.coloured));
+}
+
 OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
   RecordOptions record{
       .image = ReadImageOptions(settings, options.sample), .augment = options.training, .seed = options.seed};
   if (settings->kind() == "images") {
     settings->CheckAllRead();
-    const RecordSourcePtr folder =
-        OpenImageFolder(settings->path(), {.classes = options.classes, .unlabelled = options.predicting});
+    const bool anew = options.training && options.classes.empty();  // a model that has classes was trained before
+    const RecordSourcePtr folder = OpenImageFolder(
+        settings->path(),
+        {.classes = options.classes, .unlabelled = options.predicting, .warns = anew || options.predicting});
     record.unlabelled = !folder->Read(0).contains("label");
-    if (options.training && options.classes.empty()) WarnOfPartsAsClasses(folder->classes(), settings->path());
+    if (anew) WarnOfPartsAsClasses(folder->classes(), settings->path());
+    if (anew && record.image.channels == 1 && !settings->IsSaid("channels")) WarnOfGrey(*folder, settings->path());
     record.num_classes = record.unlabelled ? 0 : static_cast<int64_t>(folder->classes().size());
     return {SamplesOf(folder, record), folder->classes(), record.num_classes, ToText(PreprocessingOf(record.image))};
   }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/philox.h"
 #include "tests/message_of.h"
 #include "train/data/digits.h"
@@ -289,6 +290,35 @@ TEST_F(RecordsTest, ImageFolders) {
       "DataError: \"" + folder_ + "/dogs/b.png\" is a file, not a folder with one for each class of images; " + only);
   EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder("nowhere"); }),
             "DataError: folder \"nowhere\": No such file or directory");
+}
+
+// Of what is passed over, and of colours that get lost.
+TEST_F(RecordsTest, ImageFoldersThatAreNotTakenAsTheyAreAreWarnedOf) {
+  const auto said = [&](const std::string& settings, const OpenOptions& options) {
+    std::string lines;
+    SetLogCallback([&](LogLevel, const std::string& line) { lines += line + "\n"; });
+    OpenData("images:" + folder_ + settings, options);
+    SetLogCallback(nullptr);
+    return lines;
+  };
+  const std::string grey = ReadFile(kFolder + "pillow_grey.png");
+  for (const char* name : {"a/1.png", "b/1.png", "b/2.png"}) Write(name, grey);
+  const OpenOptions training{.sample = {1, 28, 28}, .training = true};
+  EXPECT_EQ(said("", training), "");
+  for (const char* name : {"a/x.webp", "b/x.BMP", "b/deep/y.bmp", "b/.z.bmp", "b/notes.txt"}) Write(name, "?");
+  const std::string passed = "folder \"" + folder_ +
+                             "\": 3 .jpg, .jpeg and .png are read, other images are not: 2 .bmp, "
+                             "1 .webp\n";
+  EXPECT_EQ(said("", training), passed);
+  EXPECT_EQ(said("", {.predicting = true}), passed);
+  EXPECT_EQ(said("", {}), "");  // what a training is judged by was looked at with the training
+  Write("b/2.png", ReadFile(kFolder + "pillow_rgb.png"));
+  EXPECT_EQ(said("", training),
+            passed + "folder \"" + folder_ +
+                "\": of 3 images that were looked at, 1 are in colour, but the model takes grey ones; channels=3 keeps "
+                "the colours for a model by name, channels=1 says that grey is meant\n");
+  for (const char* settings : {"?channels=1", "?channels=3"}) EXPECT_EQ(said(settings, training), passed);
+  EXPECT_EQ(said("", {.sample = {3, 28, 28}, .training = true}), passed);
 }
 
 TEST_F(RecordsTest, ImagesWithoutClasses) {

@@ -4,12 +4,15 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/names.h"
+#include "train/data/images/decode.h"
 #include "train/data/images/encode.h"
 
 namespace bindery {
@@ -17,11 +20,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsImage(const fs::path& path) {
+// In small letters.
+std::string ExtensionOf(const fs::path& path) {
   std::string extension = path.extension().string();
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return !path.filename().string().starts_with('.') &&
-         (extension == ".jpg" || extension == ".jpeg" || extension == ".png");
+  return extension;
+}
+
+bool IsHidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+bool IsImage(const fs::path& path) {
+  const std::string extension = ExtensionOf(path);
+  return !IsHidden(path) && (extension == ".jpg" || extension == ".jpeg" || extension == ".png");
+}
+
+// An image that is not read.
+bool IsOtherImage(const fs::path& path) {
+  const std::string extension = ExtensionOf(path);
+  return !IsHidden(path) && std::ranges::any_of(std::vector{".avif", ".bmp", ".gif", ".heic", ".heif", ".jfif", ".jp2",
+                                                            ".pgm", ".ppm", ".tif", ".tiff", ".webp"},
+                                                [&](const char* other) { return extension == other; });
+}
+
+bool IsInColour(const Image& image) {  // with three channels
+  constexpr int kGrey = 16;            // a grey JPEG that was stored with colours has no more
+  for (size_t i = 0; i + 2 < image.pixels.size(); i += 3) {
+    const auto [low, high] = std::minmax({image.pixels[i], image.pixels[i + 1], image.pixels[i + 2]});
+    if (high - low > kGrey) return true;
+  }
+  return false;
 }
 
 class ImageFolder : public RecordSource {
@@ -32,6 +59,11 @@ class ImageFolder : public RecordSource {
     } catch (const fs::filesystem_error& e) {
       Throw<DataError>("folder \"{}\": {}", path, e.code().message());
     }
+    if (!options_.warns || others_.empty()) return;
+    std::string kinds;
+    for (const auto& [kind, count] : others_) kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count, kind);
+    LogLine(LogLevel::kWarning, fmt::format("folder \"{}\": {} .jpg, .jpeg and .png are read, other images are not: {}",
+                                            path, files_.size(), kinds));
   }
 
   int64_t records() const override { return static_cast<int64_t>(files_.size()); }
@@ -93,6 +125,7 @@ class ImageFolder : public RecordSource {
     const size_t first = files_.size();
     for (const fs::directory_entry& entry : entries) {
       if (IsImage(entry.path()) && entry.is_regular_file()) files_.push_back({entry.path().string(), label});
+      if (options_.warns && IsOtherImage(entry.path())) ++others_[ExtensionOf(entry.path())];
     }
     if (files_.size() == first) Throw<DataError>("folder \"{}\" has no .jpg, .jpeg or .png files", folder);
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
@@ -112,6 +145,7 @@ class ImageFolder : public RecordSource {
   const ImageFolderOptions options_;
   std::vector<std::string> classes_;
   std::vector<File> files_;
+  std::map<std::string, int64_t> others_;  // by extension: how many are not read
   uint64_t fingerprint_ = 0;
 };
 
@@ -119,6 +153,19 @@ class ImageFolder : public RecordSource {
 
 RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOptions& options) {
   return std::make_shared<ImageFolder>(path, options);
+}
+
+ColourCount CountColours(const RecordSource& folder, int64_t most) {
+  ColourCount count{.seen = std::min(most, folder.records())};
+  for (int64_t i = 0; i < count.seen; ++i) {
+    const int64_t number = i * folder.records() / count.seen;
+    try {
+      const Image image = DecodeImage(folder.Read(number).at("image").bytes[0], /*channels=*/3, folder.Name(number));
+      count.coloured += IsInColour(image) ? 1 : 0;
+    } catch (const DataError&) {  // whoever trains on it tells
+    }
+  }
+  return count;
 }
 
 HostTensor ReadImageFile(const std::string& path, const ImageOptions& options) {
