@@ -335,6 +335,25 @@ TEST(Metrics, PairsByOrderOrName) {
                      [&] { value("mse(output=\"a, (\"\"b\"\", \", label=x), accuracy", labels); });
 }
 
+// By which heads are told apart that are measured alike.
+TEST(Metrics, MayHaveNamesOfTheirOwn) {
+  const auto metric = MakeMetric("accuracy(name=accuracy_a),cross-entropy(1e-9, name=kl),mse");
+  EXPECT_EQ(metric->name(), "accuracy_a,kl,mse");
+  const HostTensor labels = HostTensor::From({3, 2}, {1, 0, 0, 1, 0, 1});
+  EXPECT_EQ(MakeMetric("mse(name=off)")->Get()[0].first, "off");
+  EXPECT_EQ(Value("mse(name=off)", kScores, labels), Value("mse", kScores, labels));
+  EXPECT_EQ(Value("perplexity(name=p)", kScores, kLabels), Value("perplexity", kScores, kLabels));
+  // What is best is told by names.
+  ExpectError<Error>(
+      "Error: metric \"accuracy(name=digits)\": larger is better, which its name is to say: let it begin "
+      "with accuracy, name=accuracy_digits",
+      [] { MakeMetric("accuracy(name=digits)"); });
+  ExpectError<Error>(
+      "Error: metric \"mse(name=topmost)\": smaller is better, but \"topmost\" sounds as if larger were: "
+      "call it otherwise",
+      [] { MakeMetric("mse(name=topmost)"); });
+}
+
 TEST(Metrics, Errors) {
   const HostTensor four = HostTensor::From({4}, {0, 0, 0, 0});
   ExpectError<ShapeError>(

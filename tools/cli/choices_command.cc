@@ -121,7 +121,9 @@ const std::vector<Choices>& AllChoices() {
         {"rmse([output], [label])", "its root"},
         {"mae([output], [label])", "of numbers: the mean of |output - label|"},
         {"pearson(average=micro, [output], [label])", "of numbers: Pearson's correlation"},
-        {"loss([output])", "the mean of an output, or of all, as of a MakeLoss"}}},
+        {"loss([output])",
+         "the mean of an output, or of all, as of a MakeLoss. It takes name=, by which reports, `--watch` and "
+         "checkpoints call it, as all of these do: `loss(output=kl_output, name=kl)`"}}},
       {"initializers",
        "`--initializer`, `TrainerOptions::initializer`, for parameters whose names end in weight, or by patterns of "
        "names, the first that fits: \"embed_*: normal(0.02), xavier\". Biases, beta and running means begin as 0, "

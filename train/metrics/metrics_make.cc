@@ -2,19 +2,67 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/names.h"
 #include "train/call_text.h"
+#include "train/loop/trigger.h"
 #include "train/metrics/agreement.h"
 #include "train/metrics/metrics.h"
 
 namespace bindery {
 namespace {
 
-std::unique_ptr<Metric> MakeOne(const std::string& text) {
-  CallText call("metric", text);
+// Another by a name of its own, where reports would not tell several apart.
+class Renamed final : public Metric {
+ public:
+  Renamed(std::unique_ptr<const Metric> metric, std::string name)
+      : metric_(std::move(metric)), name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  int partial_size() const override { return metric_->partial_size(); }
+  MetricGraph AsGraph(const MetricArrays& share) const override { return metric_->AsGraph(share); }
+  NamedValues Values(std::span<const double> total) const override {
+    NamedValues values = metric_->Values(total);
+    for (auto& [name, value] : values) name = name_;
+    return values;
+  }
+  int total_size() const override { return metric_->total_size(); }
+  void AddBatch(std::span<const double> batch, std::span<double> total) const override {
+    metric_->AddBatch(batch, total);
+  }
+
+ private:
+  const std::unique_ptr<const Metric> metric_;
+  const std::string name_;
+};
+
+// Throws Error where what goes by names would take a worse value for a better one.
+std::unique_ptr<Metric> WithName(std::unique_ptr<Metric> metric, const std::string& name, const CallText& call) {
+  const bool larger = LargerIsBetter(metric->name());
+  if (name.empty()) call.Fail("\"name\" is empty");
+  if (larger != LargerIsBetter(name)) {
+    call.Fail(larger ? fmt::format("larger is better, which its name is to say: let it begin with {}, name={}_{}",
+                                   metric->name(), metric->name(), name)
+                     : fmt::format("smaller is better, but \"{}\" sounds as if larger were: call it otherwise", name));
+  }
+  return std::make_unique<Renamed>(std::move(metric), name);
+}
+
+// With the setting "name" behind a metric's own.
+class MetricText : public CallText {
+ public:
+  using CallText::CallText;
+  void Declare(std::vector<std::string> settings) {
+    settings.emplace_back("name");
+    CallText::Declare(std::move(settings));
+  }
+};
+
+std::unique_ptr<Metric> MakeCalled(MetricText& call) {
   const auto target = [&] {
     return MetricTarget{.output = call.Word("output").value_or(""), .label = call.Word("label").value_or("")};
   };
@@ -81,6 +129,13 @@ std::unique_ptr<Metric> MakeOne(const std::string& text) {
                                           "mse",      "rmse",  "mae",           "loss", "f1",
                                           "mcc",      "pcc",   "pearson"};
   Throw("unknown metric \"{}\"{}", name, NameHint(name, known));
+}
+
+std::unique_ptr<Metric> MakeOne(const std::string& text) {
+  MetricText call("metric", text);
+  std::unique_ptr<Metric> metric = MakeCalled(call);
+  const std::optional<std::string> name = call.Word("name");
+  return name ? WithName(std::move(metric), *name, call) : std::move(metric);
 }
 
 }  // namespace
