@@ -355,6 +355,8 @@ TEST_F(DataCommandsTest, Errors) {
   Write("numbers.csv", "1,2\n3,4\n");
   Fails(2, "tells classes apart, but the labels are numbers", Train("csv:numbers.csv?label_kind=numbers", 1));
   Fails(2, "--data: a training needs labels", Train("csv:numbers.csv?label=none", 1));
+  SaveNpy(HostTensor(DType::kFloat32, {4, 2}), PathOf("x.npy"));
+  Fails(2, "--data: a training needs labels; labels=FILE names the .npy file of them", Train("npy:x.npy", 1));
   Fails(4, "no samples are left to test on", Train("csv:flowers.csv", 1, {"--test-part", "0"}));
   Fails(4, "no samples are left to train on", Train("csv:flowers.csv", 1, {"--test-part", "1"}));
   Fails(4, "unknown setting \"lable\"; did you mean \"label\"?", Train("csv:flowers.csv?lable=1", 1));

@@ -130,5 +130,9 @@ TEST_F(InputsCommandsTest, SeveralInputsAreShownAndTimed) {
   Fails(3, "no argument \"data\", which takes the samples; its inputs are left, right", Train("two.pb", "npz:x.npz"));
 }
 
+TEST_F(InputsCommandsTest, PredictionsAreWrittenInFormsThatAreKnown) {
+  Fails(2, "--output: \"a.xlsx\": predictions are written as .csv or .npy", {"predict", "--output", "a.xlsx"});
+}
+
 }  // namespace
 }  // namespace bindery

@@ -96,7 +96,7 @@ TEST_F(TextCommandsTest, Errors) {
   Write("bad", "abc\n\xff");
   Fails(4, "\"bad\", line 2: byte 4 is not UTF-8", {"train", "--model", kGpt, "--data", "text:bad"});
   Write("short", "abcdefgh");
-  Fails(4, "a text of 7 characters has no window of 8 and a next character",
+  Fails(4, "\"text:short\", the part to train on: a text of 7 characters has no window of 8 and a next character",
         {"train", "--model", kGpt, "--data", "text:short"});
   Fails(4, "a text of 0 characters", Train(kGpt, 1, {"--test-part", "0"}));
   Fails(2, "--data: model \"mlp\" takes (1, 28, 28), not windows of text as gpt and lstm do",

@@ -274,6 +274,10 @@ HostTensor OfClasses(const Symbol& symbol, const HostTensor& scores) {
 
 int ApplyCommand::Predict() {
   if (!output.empty()) CheckOutputFile("--output", output);
+  for (const char* other : {".html", ".json", ".parquet", ".tsv", ".xls", ".xlsx"}) {
+    if (!output.ends_with(other)) continue;
+    throw UsageError(fmt::format("--output: \"{}\": predictions are written as .csv or .npy", output));
+  }
   const auto check_data = [&] {
     if (data.IsText()) throw UsageError("--data: predict tells classes of samples; bindery generate writes text");
   };

@@ -91,12 +91,17 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
     throw UsageError(fmt::format("--data: {} takes {}, not windows of text as gpt and lstm do", model_name,
                                  sample ? ToString(*sample) : "samples of no declared shape"));
   }
-  return std::make_unique<TextIter>(text, TextIterOptions{.batch_size = options.batch_size,
-                                                          .length = (*sample)[0],
-                                                          .random = training,
-                                                          .seed = seed,
-                                                          .time_first = BatchAxis(model) == 1,
-                                                          .last_batch = LastBatchOf(options, training)});
+  try {
+    return std::make_unique<TextIter>(text, TextIterOptions{.batch_size = options.batch_size,
+                                                            .length = (*sample)[0],
+                                                            .random = training,
+                                                            .seed = seed,
+                                                            .time_first = BatchAxis(model) == 1,
+                                                            .last_batch = LastBatchOf(options, training)});
+  } catch (const DataError& e) {
+    Throw<DataError>("--data: \"{}\", the part to {}: {}", options.data, training ? "train on" : "test on",
+                     e.message());
+  }
 }
 
 std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
@@ -246,7 +251,10 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
                    .held_back = {options.test_data.empty() ? options.test_part : 0, options.validation_part},
                    .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
-  if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
+  if (opened.samples->labels().empty()) {
+    throw UsageError(fmt::format("--data: a training needs labels{}",
+                                 options.data.starts_with("npy:") ? "; labels=FILE names the .npy file of them" : ""));
+  }
   NoteScalingOfModel(options.data, ParsePreprocessing(open.preprocessing), ParsePreprocessing(opened.preprocessing));
   if (model.IsByName()) {
     if (numbers && opened.num_classes > 0) {

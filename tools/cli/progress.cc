@@ -102,11 +102,16 @@ int Columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+std::string ToText(double value) {
+  if (std::isnan(value)) return "--";
+  const std::string text = fmt::format("{:.4f}", value);
+  return text == "-0.0000" ? "0.0000" : text;
+}
+
 std::string ToText(const NamedValues& values) {
   std::string text;
   for (const auto& [name, value] : values) {
-    text +=
-        fmt::format("{}{} {}", text.empty() ? "" : ", ", name, std::isnan(value) ? "--" : fmt::format("{:.4f}", value));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, ToText(value));
   }
   return text;
 }

@@ -30,7 +30,8 @@ class Progress {
 };
 
 int Columns();                                  // of the terminal at standard error; 80 where there is none
-std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --": of NaN
+std::string ToText(double value);               // "0.9812"; "--": NaN
+std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --"
 // For standard error, with its end: on a terminal, several lines if it is too long for one, cut at spaces.
 std::string AsLines(const std::string& line);
 

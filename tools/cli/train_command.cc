@@ -101,8 +101,7 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
   row("epochs, steps", fmt::format("{}, {}", result.epochs, result.steps));
   for (const auto& [set, values] : {std::pair("train", &result.train), {data.JudgedOn(), &result.validation}}) {
     for (const auto& [name, value] : *values)
-      row(fmt::format("{} {}", set, name),
-          std::isnan(value) ? "--" : fmt::format("{:.4f}{}", value, data.UnitOf(name)));
+      row(fmt::format("{} {}", set, name), ToText(value) + (std::isnan(value) ? "" : data.UnitOf(name)));
   }
   if (const int64_t train = SkippedBy(*made.train), test = SkippedBy(*made.test); train + test > 0) {
     row("damaged, skipped", fmt::format("{} times of training, {} of tests", train, test));

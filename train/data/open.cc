@@ -63,6 +63,9 @@ CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
   if (missing == "leave-out") {
     csv.missing = CsvMissing::kLeaveOut;
   } else if (missing != "error") {
+    if (!ParseNumber<double>(missing)) {
+      settings->Fail(fmt::format("\"missing\": expected error, leave-out or a number, got \"{}\"", missing));
+    }
     csv.missing = CsvMissing::kValue;
     csv.missing_value = ReadMissing(settings).value();
   }

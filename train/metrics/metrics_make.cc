@@ -128,6 +128,8 @@ std::unique_ptr<Metric> MakeCalled(MetricText& call) {
   const std::vector<std::string> known = {"accuracy", "top-k", "cross-entropy", "nll",  "perplexity",
                                           "mse",      "rmse",  "mae",           "loss", "f1",
                                           "mcc",      "pcc",   "pearson"};
+  if (name == "acc") Throw("unknown metric \"acc\"; did you mean \"accuracy\"?");
+  if (name == "auc") Throw("unknown metric \"auc\"; known: {}", fmt::join(known, ", "));  // of no other name
   Throw("unknown metric \"{}\"{}", name, NameHint(name, known));
 }
 

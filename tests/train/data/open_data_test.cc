@@ -84,6 +84,11 @@ TEST(OpenData, NamesOfLabelsThatAreNumbers) {
   }
 }
 
+TEST(OpenData, MissingValuesAreNoWord) {
+  EXPECT_TRUE(
+      Refused("csv:a.csv?missing=mean").ends_with("\"missing\": expected error, leave-out or a number, got \"mean\""));
+}
+
 TEST(OpenData, Arrays) {
   const std::string path = "npz:" + kFolder + "numpy_stored.npz";
   const OpenedData opened = OpenData(path);

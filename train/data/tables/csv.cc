@@ -34,6 +34,12 @@ bool IsTooSmall(std::string_view text) {
   return std::abs(::strtod_l(std::string(text).c_str(), nullptr, kPlain)) < 1;
 }
 
+// Of any size.
+bool IsNumber(std::string_view text) {
+  double value = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), value).ptr == text.data() + text.size();
+}
+
 // With a "+" before it or without. Floating numbers that are too small for their type are 0, with their sign.
 template <class T>
 std::optional<T> Parse(std::string_view text) {
@@ -229,9 +235,10 @@ class Parser {
   template <class T>
   T ReadNumber(int64_t column, std::string_view text) const {
     const std::optional<T> value = Parse<T>(text);
-    if (!value || !std::isfinite(*value))
-      Fail(column, fmt::format("expected a finite number, got \"{}\"", Shown(text)));
-    return *value;
+    if (value && std::isfinite(*value)) return *value;
+    const bool may_go = roles_[static_cast<size_t>(column)] == kFeature && !IsNumber(text);
+    Fail(column, fmt::format("expected a finite number, got \"{}\"{}", Shown(text),
+                             may_go ? "; \"leave_out\" names columns that are no features" : ""));
   }
 
   // What is scaled is rounded to float32 behind that, all other numbers are as they are read.
