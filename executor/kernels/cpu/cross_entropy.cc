@@ -230,7 +230,7 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
           return static_cast<double>(max[i]) - in[0][all.At(k, i)] + log_sum[i];
         };
         const auto [loss, weight] = targets.Loss(label[position + i], position + i, weights, minus_log);
-        args.out<T>(0)[position + i] = static_cast<T>(loss);
+        if (T* out = args.out<T>(0)) out[position + i] = static_cast<T>(loss);  // a gradient alone reads the others
         if (T* out = args.out<T>(1)) out[position + i] = static_cast<T>(weight);
         if (attrs.log_input) continue;
         if (T* out = args.out<T>(2)) out[position + i] = max[i];
