@@ -4,9 +4,11 @@
 
 #include "symbol/gradient.h"
 #include "symbol/ops/cross_entropy.h"
+#include "symbol/ops/ctc.h"
 #include "symbol/ops/loss.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 namespace {
@@ -103,7 +105,7 @@ TEST_P(LossTest, Normalization) {
 
 TEST_P(LossTest, LabelsOutOfRangeAreErrors) {
   const HostTensor x = Uniform({5, 10}).Cast(DType::kFloat32);
-  for (float bad : {12.0f, 10.0f, -1.0f, NAN}) {
+  for (float bad : {12.0f, 10.0f, -1.0f, NAN, 0.5f, 9.5f}) {
     try {
       Run(x, HostTensor::From({5}, {0, 1, 2, bad, 4}), {});
       ADD_FAILURE() << "label " << bad << " passed";
@@ -115,6 +117,69 @@ TEST_P(LossTest, LabelsOutOfRangeAreErrors) {
   EXPECT_NO_THROW(Run(x, HostTensor::From({5}, {0, 1, 2, -1, 4}), {.use_ignore = true}));
   const Symbol y = SoftmaxOutput(Variable("x"), Variable("label"), {}, "softmax");
   EXPECT_NO_THROW(RunGraph(y, {{"x", x}, {"label", HostTensor::From({5}, {0, 1, 2, 12, 4})}}, {.policy = GetParam()}));
+  const HostTensor map = Uniform({1, 3, 2}).Cast(DType::kFloat32);
+  for (float bad : {3.0f, 1.5f}) {
+    const auto run = [&] { Run(map, HostTensor::From({1, 2}, {2, bad}), {.multi_output = true}); };
+    EXPECT_NE(MessageOf<DataError>(run).find("of sample 0 is not in 0..2"), std::string::npos) << bad;
+  }
+}
+
+TEST_P(LossTest, LabelsThatAreNoClassAreErrorsOfEveryLoss) {
+  const Symbol x = Variable("x"), label = Variable("label");
+  const HostTensor data = Uniform({2, 3}).Cast(DType::kFloat32);
+  const std::vector<std::string> wrt = {"x"};
+  const auto gradient = [&](const Symbol& loss) {
+    return Gradient(loss, wrt, {.shapes = {{"x", {2, 3}}, {"label", {2}}}}).gradients[0];
+  };
+  const auto message = [&](const Symbol& y, float of_second) {
+    return MessageOf<DataError>([&] {
+      RunGraph(y, {{"x", data}, {"label", HostTensor::From({2}, {1, of_second})}}, {.policy = GetParam()});
+    });
+  };
+  const CrossEntropyAttrs smooth{.label_smoothing = 0.1};
+  const Symbol entropy = SoftmaxCrossEntropy(x, label, {}, LossReduction::kNone, {}, "y");
+  const Symbol likelihood = NegativeLogLikelihood(x, label, smooth, LossReduction::kNone, {}, "y");
+  for (const Symbol& y : {entropy, likelihood, gradient(MakeLoss(entropy)), gradient(MakeLoss(likelihood))}) {
+    for (float bad : {3.0f, -1.0f, NAN, 0.5f, 2.5f}) {
+      EXPECT_NE(message(y, bad).find("is not in 0..2"), std::string::npos) << bad;
+    }
+    EXPECT_EQ(message(y, 2), "nothing was thrown");
+  }
+  // One against the rest: a whole label that is no class has all of them against it.
+  const Symbol hinges = gradient(SVMOutput(x, label, {}, "y"));
+  for (float bad : {0.5f, 2.5f, -0.5f, NAN}) {
+    EXPECT_NE(message(hinges, bad).find("is not in 0..2"), std::string::npos) << bad;
+  }
+  for (float good : {0.0f, 2.0f, 3.0f, -1.0f}) EXPECT_EQ(message(hinges, good), "nothing was thrown") << good;
+}
+
+TEST_P(LossTest, WhatCannotBeIsAnErrorOfCTC) {
+  const CTCLossAttrs attrs{.use_data_lengths = true, .use_label_lengths = true};
+  const Symbol x = Variable("x"), label = Variable("label"), steps = Variable("steps"), labels = Variable("labels");
+  const Symbol told = Apply(CTCLossOp(), attrs, {x, label, steps, labels}, "y"), untold = CTCLoss(x, label, {}, "y");
+  const HostTensorMap good = {{"x", Uniform({4, 2, 3}).Cast(DType::kFloat32)},
+                              {"label", HostTensor::From({2, 2}, {1, 2, 2, 0})},
+                              {"steps", HostTensor::From({2}, {3, 4})},
+                              {"labels", HostTensor::From({2}, {2, 1})}};
+  const auto message = [&](const Symbol& y, const char* name, int64_t at, double bad) {
+    HostTensorMap values = good;
+    values[name].Set(at, bad);
+    for (const char* other : {"steps", "labels"}) {
+      if (y.ListArguments().size() == 2) values.erase(other);
+    }
+    return MessageOf<DataError>([&] { RunGraph(y, values, {.policy = GetParam()}); });
+  };
+  for (const double bad : {3.0, 0.5, 1.5, static_cast<double>(NAN)}) {
+    for (const Symbol& y : {told, untold}) {
+      EXPECT_NE(message(y, "label", 1, bad).find("is the blank or"), std::string::npos) << bad;
+    }
+  }
+  for (const double bad : {5.0, 1.5, -1.0, static_cast<double>(NAN)}) {
+    EXPECT_NE(message(told, "steps", 0, bad).find("0..4"), std::string::npos) << bad;
+    EXPECT_NE(message(told, "labels", 0, bad).find("0..2"), std::string::npos) << bad;
+  }
+  EXPECT_EQ(message(told, "steps", 0, 4), "nothing was thrown");
+  EXPECT_EQ(message(untold, "label", 1, -0.5), "nothing was thrown");  // negative: the labels end there
 }
 
 }  // namespace

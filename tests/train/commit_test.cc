@@ -90,8 +90,9 @@ TEST(Commit, AnIndexThatNamesNothingChangesNothing) {
 
 TEST(Commit, ALabelThatNamesNothingChangesNothing) {
   const Symbol classes = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), label = Variable("label");
-  for (const Symbol& loss : {SoftmaxOutput(classes, label, {}, "softmax"),
-                             MakeLoss(SoftmaxCrossEntropy(classes, label, {}, LossReduction::kNone, {}, "softmax"))}) {
+  const Symbol losses[] = {SoftmaxOutput(classes, label, {}, "softmax"),
+                           MakeLoss(SoftmaxCrossEntropy(classes, label, {}, LossReduction::kNone, {}, "softmax"))};
+  for (const auto& [loss, bad] : {std::pair{losses[0], 7.0}, {losses[1], 7.0}, {losses[0], 1.5}, {losses[1], 1.5}}) {
     DataParallelExecutorGroup group(
         loss, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}, .labels = {{"label", {4}}}});
     group.SetParams(
@@ -101,10 +102,10 @@ TEST(Commit, ALabelThatNamesNothingChangesNothing) {
     const State before = StateOf(group, updater);
     Batch batch = DataOf(1);
     batch.label = {HostTensor(DType::kFloat32, {4})};
-    batch.label[0].Set(2, 7);
+    batch.label[0].Set(2, bad);
     updater.Update(std::make_shared<const Batch>(batch));
     const std::string message = MessageOf<DataError>([&] { updater.WaitFor(1); });
-    EXPECT_NE(message.find("7 "), std::string::npos) << message;
+    EXPECT_NE(message.find(fmt::format("{} ", bad)), std::string::npos) << message;
     EXPECT_NE(message.find("is not in 0..2"), std::string::npos) << message;
     // By the name that the user gave, and once.
     EXPECT_EQ(message.find("_backward"), std::string::npos) << message;

@@ -184,7 +184,7 @@ struct Targets {
 
   bool IsIgnored(double label) const { return attrs.use_ignore && label == attrs.ignore_label; }
   int64_t ClassOf(double label, int64_t position) const {
-    if (!(label >= 0 && label < static_cast<double>(classes))) {
+    if (!(label >= 0 && label < static_cast<double>(classes) && label == std::floor(label))) {
       Throw<DataError>("label {} at position {} is not in 0..{}", label, position, classes - 1);
     }
     return static_cast<int64_t>(label);

@@ -115,7 +115,7 @@ class Samples {
   }
   int64_t LengthOf(const Arguments& args, size_t input, int64_t n, int64_t most, const char* what) const {
     const double length = Read(args, input, n);
-    if (!(length >= 0 && length <= static_cast<double>(most))) {
+    if (!(length >= 0 && length <= static_cast<double>(most) && length == std::floor(length))) {
       Throw<DataError>("sample {} has {} {}, not 0..{}", n, length, what, most);
     }
     return static_cast<int64_t>(length);
@@ -130,12 +130,13 @@ class Samples {
     const double blank = static_cast<double>(blank_);
     labels[0] = blank;
     for (int64_t i = 0; i < count; ++i) {
-      const double label = std::floor(Read(args, first_ + 1, n * all_labels_ + i));
+      const double label = Read(args, first_ + 1, n * all_labels_ + i);
       if (!attrs_.use_label_lengths && (label < 0 || label == blank)) {
         count = i;
         break;
       }
-      if (!(label >= 0 && label < static_cast<double>(classes_)) || label == blank) {
+      const bool is_class = label >= 0 && label < static_cast<double>(classes_) && label == std::floor(label);
+      if (!is_class || label == blank) {
         Throw<DataError>("label {} of sample {} is the blank or not in 0..{}", label, n, classes_ - 1);
       }
       labels[2 * i + 1] = label;

@@ -1,7 +1,9 @@
 #include "symbol/ops/loss.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "base/error.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -53,7 +55,7 @@ MaybeKernel MakeLogisticRegressionOutput(const KernelSpec& spec) {
   });
 }
 
-// (output, label) -> dx; a label that is no class is no class's.
+// (output, label) -> dx; a whole label that is no class is no class's.
 template <class T>
 MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<SVMOutputAttrs>();
@@ -71,8 +73,12 @@ MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
                       for (int64_t i = begin; i < end; ++i) {
                         const T* x = args.in<T>(0) + i * classes;
                         T* dx = args.out<T>(0) + i * classes;
-                        const bool is_class = label[i] >= 0 && label[i] < static_cast<double>(classes);
-                        const int64_t own = is_class ? static_cast<int64_t>(label[i]) : 0;
+                        const double number = label[i];
+                        if (number != std::floor(number)) {  // or NaN
+                          Throw<DataError>("label {} of sample {} is not in 0..{}", number, i, classes - 1);
+                        }
+                        const bool is_class = number >= 0 && number < static_cast<double>(classes);
+                        const int64_t own = is_class ? static_cast<int64_t>(number) : 0;
                         const T at_label = -slope(-x[own]);
                         for (int64_t k = 0; k < classes; ++k) dx[k] = slope(x[k]);
                         if (is_class) dx[own] = at_label;

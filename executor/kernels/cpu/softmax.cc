@@ -2,6 +2,7 @@
 #include "symbol/ops/softmax.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "engine/team.h"
@@ -76,7 +77,7 @@ struct Gradient {
   AxisView view;
 
   int64_t ClassOf(double label, int64_t sample) const {
-    if (!(label >= 0 && label < static_cast<double>(view.axis))) {
+    if (!(label >= 0 && label < static_cast<double>(view.axis) && label == std::floor(label))) {
       Throw<DataError>("label {} of sample {} is not in 0..{}", label, sample, view.axis - 1);
     }
     return static_cast<int64_t>(label);

@@ -43,9 +43,9 @@ struct CTCSample {
     if (!Length(block, args.data_lengths, &steps) || !Length(block, args.label_lengths, &labels)) return;
     const double last = static_cast<double>(args.classes - 1), blank = static_cast<double>(args.blank);
     for (int64_t i = 0; i < labels; ++i) {
-      const double label = std::floor(Number(args.label, sample * args.labels + i));
+      const double label = Number(args.label, sample * args.labels + i);
       if (!args.label_lengths.data && (label < 0 || label == blank)) break;
-      if (!(label >= 0 && label <= last) || label == blank) {
+      if (!IsWholeIn(label, 0, last) || label == blank) {
         return Report(block, args.faults, label, blank == 0 ? 1 : 0, blank == last ? last - 1 : last);
       }
       classes[counts[0]++] = static_cast<int32_t>(label);
@@ -57,7 +57,7 @@ struct CTCSample {
   __device__ bool Length(const Block& block, const Source& lengths, int64_t* length) const {
     if (!lengths.data) return true;
     const double number = Number(lengths, sample), most = static_cast<double>(*length);
-    const bool good = number >= 0 && number <= most;
+    const bool good = IsWholeIn(number, 0, most);
     if (!good) Report(block, args.faults, number, 0, most);
     *length = good ? static_cast<int64_t>(number) : 0;
     return good;

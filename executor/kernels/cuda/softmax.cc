@@ -81,6 +81,7 @@ MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
     args.label = launches.in(1);
     args.out = launches.out(0);
     args.step = launches.step();
+    args.faults = launches.faults();
     launches.Add(args, args.n);
   });
 }

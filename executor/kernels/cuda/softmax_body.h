@@ -79,7 +79,7 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
       const auto at = [&](int64_t k) { return Element<Value>(args.data, first + k * args.inner); };
       const double label = Number(args.label, row);
       const bool ignored = args.use_ignore && label == args.ignore_label;
-      const bool good = label >= 0 && label < static_cast<double>(args.axis);
+      const bool good = IsWholeIn(label, 0, static_cast<double>(args.axis - 1));
       if (!ignored && !good) {
         team.Once([&] { Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1)); });
       }
@@ -136,16 +136,21 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
       Value y = 0;
       bool ignored = false;
       if (args.svm) {
-        const Value sign = std::floor(Number(args.label, row)) == static_cast<double>(k) ? Value{-1} : Value{1};
+        const double label = Number(args.label, row);
+        const Value sign = label == static_cast<double>(k) ? Value{-1} : Value{1};
         const Value edge = static_cast<Value>(args.margin) + sign * p, hinge = edge > 0 ? edge : Value{0};
         y = sign * scale * (args.use_linear ? static_cast<Value>(hinge > 0) : 2 * hinge);
+        if (label != std::floor(label)) {
+          Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+          y = static_cast<Value>(NAN);
+        }
       } else if (args.distribution) {
         y = (p - static_cast<Value>(Number(args.label, i))) * scale;
       } else {
         const double label = Number(args.label, row);
         ignored = args.use_ignore && label == args.ignore_label;
         if (!ignored) {
-          if (!(label >= 0 && label < static_cast<double>(args.axis))) {
+          if (!IsWholeIn(label, 0, static_cast<double>(args.axis - 1))) {
             Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
             y = static_cast<Value>(NAN);
           } else {

@@ -5,6 +5,8 @@
 // thirteen types of elements, which are looked up for each load and store. That costs less than memory does.
 #pragma once
 
+#include <cmath>
+
 #include "engine/cuda/kernels_body.h"
 #include "executor/kernels/cuda/args.h"
 
@@ -120,6 +122,11 @@ __device__ void Report(const Block& block, const FaultRing& ring, double value, 
   if (!block.Claim(ring.heard, piece)) return;
   ring.faults[piece % FaultRing::kSize] = {piece, value, low, high};
   if (ring.refused) ring.refused->place = 0;
+}
+
+// Is it a whole number in low..high?
+__device__ inline bool IsWholeIn(double number, double low, double high) {
+  return number >= low && number <= high && number == std::floor(number);
 }
 
 template <class Value>

@@ -83,10 +83,10 @@ struct Target {
 };
 
 double Checked(double label, const AxisView& view) {
-  if (!(label >= 0 && label < static_cast<double>(view.axis))) {
+  if (!(label >= 0 && label < static_cast<double>(view.axis) && label == std::floor(label))) {
     Throw<DataError>("label {} is not in 0..{}", label, view.axis - 1);
   }
-  return std::floor(label);
+  return label;
 }
 
 MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {

@@ -68,9 +68,9 @@ struct Batch {
       for (int64_t k = 0; k < classes; ++k) sample.logs.back().push_back(x[k] - max - std::log(sum));
     }
     for (int64_t i = 0; i < count; ++i) {
-      const double l = std::floor(t.in[first + 1][n * label[1] + i]);
+      const double l = t.in[first + 1][n * label[1] + i];
       if (!attrs.use_label_lengths && (l < 0 || l == static_cast<double>(blank))) break;
-      if (!(l >= 0 && l < static_cast<double>(classes)) || l == static_cast<double>(blank)) {
+      if (!(l >= 0 && l < static_cast<double>(classes) && l == std::floor(l)) || l == static_cast<double>(blank)) {
         Throw<DataError>("label {} of sample {} is the blank or no class", l, n);
       }
       sample.labels.insert(sample.labels.end(), {static_cast<int64_t>(l), blank});
@@ -80,7 +80,7 @@ struct Batch {
 
  private:
   int64_t Length(double length, int64_t most) const {
-    if (!(length >= 0 && length <= static_cast<double>(most))) {
+    if (!(length >= 0 && length <= static_cast<double>(most) && length == std::floor(length))) {
       Throw<DataError>("a length of {} is not in 0..{}", length, most);
     }
     return static_cast<int64_t>(length);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
@@ -34,7 +35,11 @@ MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
   const int64_t n = spec.inputs[0].shape.Elements(), classes = spec.inputs[0].shape.CountFrom(1);
   return InDouble(spec, [=](const Tensors& t) {
     for (int64_t i = 0; i < n; ++i) {
-      const double sign = std::floor(t.in[1][i / classes]) == static_cast<double>(i % classes) ? -1 : 1;
+      const double label = t.in[1][i / classes];
+      if (label != std::floor(label)) {
+        Throw<DataError>("label {} of sample {} is not in 0..{}", label, i / classes, classes - 1);
+      }
+      const double sign = label == static_cast<double>(i % classes) ? -1 : 1;
       const double hinge = std::max(0.0, attrs.margin + sign * t.in[0][i]);
       t.out[0][i] = sign * attrs.regularization * (attrs.use_linear ? (hinge > 0 ? 1 : 0) : 2 * hinge);
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/softmax.h"
@@ -13,7 +14,7 @@ struct Target {
   const AxisView view;
 
   int64_t ClassOf(double label, int64_t sample) const {
-    if (!(label >= 0 && label < static_cast<double>(view.axis))) {
+    if (!(label >= 0 && label < static_cast<double>(view.axis) && label == std::floor(label))) {
       Throw<DataError>("label {} of sample {} is not in 0..{}", label, sample, view.axis - 1);
     }
     return static_cast<int64_t>(label);

@@ -104,31 +104,54 @@ TEST(CudaSoftmaxBodiesTest, CrossEntropy) {
   }
 }
 
+constexpr StepBlock kStep = {.batch_size = 6, .loss_scale = 1024};
+
 // A label that names no class loses NaN, and is reported.
 TEST(CudaSoftmaxBodiesTest, LabelsOutside) {
-  const HostTensor data = Uniform({3, 5}).Cast(DType::kFloat32), label = Values({3}, {4, 5, 5}).Cast(DType::kInt64);
-  for (const int by_block : {0, 1}) {
-    std::vector<Fault> faults(FaultRing::kSize);
-    const uint64_t piece = 5;
-    uint64_t heard = 0;
-    HostTensor loss(DType::kFloat32, {3});
-    RunOnCpu(CrossEntropyArgs{.rows = {3, by_block},
-                              .axis = 5,
-                              .data = From(data),
-                              .label = From(label),
-                              .out = {To(&loss)},
-                              .faults = {faults.data(), &piece, &heard}},
-             2, 7);
-    EXPECT_TRUE(std::isfinite(loss.At(0)));
-    EXPECT_TRUE(std::isnan(loss.At(1)) && std::isnan(loss.At(2)));
-    EXPECT_EQ(faults[piece].piece, piece);
-    EXPECT_EQ(faults[piece].value, 5);
-    EXPECT_EQ(faults[piece].low, 0);
-    EXPECT_EQ(faults[piece].high, 4);
+  const HostTensor data = Uniform({3, 5}).Cast(DType::kFloat32);
+  const uint64_t piece = 5;
+  for (const double bad : {5.0, -1.0, 3.5, -0.5, static_cast<double>(NAN)}) {
+    SCOPED_TRACE(bad);
+    const HostTensor label = Values({3}, {4, bad, bad}).Cast(DType::kFloat32);
+    // run(result, where faults go): row 0 is good, the others are not; `axis` results each.
+    const auto expect = [&](int64_t axis, const auto& run) {
+      std::vector<Fault> faults(FaultRing::kSize);
+      uint64_t heard = 0;
+      HostTensor result(DType::kFloat32, {3, axis});
+      run(To(&result), FaultRing{faults.data(), &piece, &heard});
+      for (int64_t i = 0; i < result.elements(); ++i) EXPECT_EQ(std::isnan(result.At(i)), i >= axis) << i;
+      EXPECT_EQ(faults[piece].piece, piece);
+      EXPECT_TRUE(faults[piece].value == bad || std::isnan(bad));
+      EXPECT_EQ(faults[piece].low, 0);
+      EXPECT_EQ(faults[piece].high, 4);
+    };
+    for (const int by_block : {0, 1}) {
+      expect(1, [&](const Target& out, const FaultRing& faults) {
+        RunOnCpu(CrossEntropyArgs{.rows = {3, by_block},
+                                  .axis = 5,
+                                  .data = From(data),
+                                  .label = From(label),
+                                  .out = {out},
+                                  .faults = faults},
+                 2, 7);
+      });
+    }
+    for (const int svm : {0, 1}) {
+      if (svm == 1 && bad == std::floor(bad)) continue;  // which has all classes against it
+      expect(5, [&](const Target& out, const FaultRing& faults) {
+        RunOnCpu(OutputGradArgs{.svm = svm,
+                                .n = data.elements(),
+                                .axis = 5,
+                                .p = From(data),
+                                .label = From(label),
+                                .out = out,
+                                .step = &kStep,
+                                .faults = faults},
+                 2, 7);
+      });
+    }
   }
 }
-
-constexpr StepBlock kStep = {.batch_size = 6, .loss_scale = 1024};
 
 TEST(CudaSoftmaxBodiesTest, GradientsOfOutputs) {
   for (const DType dtype : kFloats) {

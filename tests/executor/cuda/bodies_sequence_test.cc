@@ -192,6 +192,44 @@ void ExpectLosses(double masked, DType dtype) {
   }
 }
 
+// The first of a label and of both lengths that cannot be is reported.
+TEST(CudaCTCBodiesTest, WhatCannotBe) {
+  const HostTensor data = Uniform({4, 1, 3}).Cast(DType::kFloat32);
+  const uint64_t piece = 5;
+  const auto fault_of = [&](double label, double steps, double count) {
+    const HostTensor labels = HostTensor::From({1, 2}, {static_cast<float>(label), 2});
+    const HostTensor data_lengths = HostTensor::From({1}, {static_cast<float>(steps)});
+    const HostTensor label_lengths = HostTensor::From({1}, {static_cast<float>(count)});
+    std::vector<Fault> faults(FaultRing::kSize);
+    uint64_t heard = 0;
+    HostTensor loss(DType::kFloat32, {1});
+    CTCArgs args{.steps = 4,
+                 .samples = 1,
+                 .classes = 3,
+                 .labels = 2,
+                 .data = From(data),
+                 .label = From(labels),
+                 .data_lengths = From(data_lengths),
+                 .label_lengths = From(label_lengths),
+                 .out = To(&loss),
+                 .faults = {faults.data(), &piece, &heard}};
+    std::vector<double> sums(static_cast<size_t>(args.sums_of_sample(false)));
+    std::vector<int32_t> states(static_cast<size_t>(args.states_of_sample()));
+    args.sums = sums.data();
+    args.states = states.data();
+    RunOnCpu(args, 2, 7);
+    const Fault& fault = faults[piece];
+    return fault.piece == piece ? fmt::format("{} in {}..{}", fault.value, fault.low, fault.high) : "none";
+  };
+  EXPECT_EQ(fault_of(1, 4, 2), "none");
+  EXPECT_EQ(fault_of(3, 4, 2), "3 in 1..2");
+  EXPECT_EQ(fault_of(1.5, 4, 2), "1.5 in 1..2");
+  EXPECT_EQ(fault_of(0.5, 4, 2), "0.5 in 1..2");
+  EXPECT_EQ(fault_of(1, 5, 2), "5 in 0..4");
+  EXPECT_EQ(fault_of(1, 3.5, 2), "3.5 in 0..4");
+  EXPECT_EQ(fault_of(1, 4, 1.5), "1.5 in 0..2");
+}
+
 // All classes as they are, or one that may not be at some steps, by what is added as a mask or by infinity.
 TEST(CudaCTCBodiesTest, Losses) {
   for (const double masked : {0.0, -1e4, -static_cast<double>(INFINITY)}) {
