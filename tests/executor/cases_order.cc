@@ -75,7 +75,8 @@ OperatorCase Sequences(std::string name, const Symbol& symbol, HostTensor x, Hos
 }
 
 void AddSequences(std::vector<OperatorCase>& cases) {
-  const HostTensor lengths = Values({3}, {2, 0, 9}), steps = Values({3, 2}, {1, 2, 3, 4, 5, 6});
+  const HostTensor lengths = Values({3}, {2, 0, 4}), lasts = Values({3}, {2, 1, 4});
+  const HostTensor steps = Values({3, 2}, {1, 2, 3, 4, 5, 6});
   cases.push_back(
       Sequences("SequenceMask", SequenceMask(kX, kLengths, {{}, -1}, "y"), steps, Values({2}, {1, 2}), DType::kInt32));
   Expect(cases.back(), {Values({3, 2}, {1, 2, -1, 4, -1, -1})});
@@ -83,17 +84,17 @@ void AddSequences(std::vector<OperatorCase>& cases) {
       Sequences("SequenceReverse", SequenceReverse(kX, kLengths, {}, "y"), steps, Values({2}, {3, 2}), DType::kInt64));
   Expect(cases.back(), {Values({3, 2}, {5, 4, 3, 2, 1, 6})});
   cases.push_back(
-      Sequences("SequenceLast", SequenceLast(kX, kLengths, {}, "y"), steps, Values({2}, {3, 0}), DType::kFloat32));
+      Sequences("SequenceLast", SequenceLast(kX, kLengths, {}, "y"), steps, Values({2}, {3, 1}), DType::kFloat32));
   Expect(cases.back(), {Values({2}, {5, 2})});
   const auto add = [&](const std::string& form, const SequenceAttrs& attrs, const Shape& shape, int samples) {
-    const auto push = [&](const std::string& name, const Symbol& symbol) {
-      cases.push_back(Sequences(name + ", " + form, symbol, Distinct(shape), lengths, DType::kInt32));
+    const auto push = [&](const std::string& name, const Symbol& symbol, const HostTensor& counts) {
+      cases.push_back(Sequences(name + ", " + form, symbol, Distinct(shape), counts, DType::kInt32));
       cases.back().batch_axes = {{"x", samples}, {"lengths", 0}};
       cases.back().wrong_shapes = {{{"x", shape}, {"lengths", {4}}}, {{"x", shape}, {"lengths", {3, 1}}}, {{"x", {3}}}};
     };
-    push("SequenceMask", SequenceMask(kX, kLengths, {attrs, 0.5}, "y"));
-    push("SequenceReverse", SequenceReverse(kX, kLengths, attrs, "y"));
-    push("SequenceLast", SequenceLast(kX, kLengths, attrs, "y"));
+    push("SequenceMask", SequenceMask(kX, kLengths, {attrs, 0.5}, "y"), lengths);
+    push("SequenceReverse", SequenceReverse(kX, kLengths, attrs, "y"), lengths);
+    push("SequenceLast", SequenceLast(kX, kLengths, attrs, "y"), lasts);
   };
   add("steps first", {}, {4, 3, 2}, 1);
   add("samples first", {.axis = 1, .batch_axis = 0}, {3, 4, 2}, 0);

@@ -28,7 +28,7 @@ int64_t PeakMegabytes() {
   return usage.ru_maxrss >> 10;
 }
 
-// 0, 1, 0, 1, ...: numbers, indices, labels and lengths to every operator.
+// 0, 1, 0, 1, ...: numbers, indices and labels to every operator.
 void FillAlternating(HostTensor& tensor) {
   for (int64_t i = 1; i < tensor.elements(); i += 2) tensor.Set(i, 1);
 }
@@ -42,7 +42,11 @@ std::vector<HostTensor> RunOnce(const std::shared_ptr<const Program>& program) {
   for (const PlanArgument& argument : plan.arguments) add(arguments, argument.type);
   for (const PlanGradient& gradient : plan.gradients) add(gradients, plan.ArgumentOf(gradient).type);
   for (const PlanState& state : plan.auxiliary) add(states, state.type);
-  for (HostTensor& argument : arguments) FillAlternating(argument);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    FillAlternating(arguments[i]);
+    if (plan.arguments[i].name != "lengths") continue;
+    for (int64_t at = 0; at < arguments[i].elements(); ++at) arguments[i].Set(at, 1);  // 0 steps have no last one
+  }
   for (HostTensor& state : states) FillAlternating(state);
   HostTensor arena(DType::kUInt8, {plan.arena_bytes});
   const StepBlock step{.batch_size = 5};

@@ -146,6 +146,32 @@ TEST(Recurrent, PredictionsLayWeightsOutOnce) {
   }
 }
 
+// And of operators of sequences, of which one asks for a last step.
+TEST(Recurrent, LengthsThatCannotBeAreErrors) {
+  const Symbol x = Variable("x"), n = Variable("n");
+  const RecurrentAttrs attrs{.cell = RecurrentCell::kTanh, .hidden = 4, .lengths = true};
+  const HostTensor data = Uniform({kSteps, 2, 4}).Cast(DType::kFloat32), w = Uniform({4, 4}).Cast(DType::kFloat32);
+  const auto message = [&](const Symbol& y, double of_second, KernelPolicy policy) {
+    HostTensorMap values = {{"x", data}, {"w", w}, {"n", Values({2}, {2, of_second}).Cast(DType::kFloat32)}};
+    if (y.ListArguments().size() == 2) values.erase("w");
+    return MessageOf<DataError>([&] { RunGraph(y, values, {.policy = policy}); });
+  };
+  const std::vector<Symbol> all = {Recurrent({x, Variable("w"), n}, attrs, "y")[0], SequenceMask(x, n, {}, "y"),
+                                   SequenceReverse(x, n, {}, "y"), SequenceLast(x, n, {}, "y")};
+  for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int64_t least = i == 3 ? 1 : 0;
+      const std::string range = fmt::format("{}..{}", least, kSteps);
+      for (const double bad : {least - 1.0, -3.0, -0.5, 0.5, 1.5, 6.0, 99.0, static_cast<double>(NAN)}) {
+        EXPECT_NE(message(all[i], bad, policy).find(range), std::string::npos) << "operator " << i << ", " << bad;
+      }
+      for (const int64_t good : {least, kSteps}) {
+        EXPECT_EQ(message(all[i], static_cast<double>(good), policy), "nothing was thrown") << i << ", " << good;
+      }
+    }
+  }
+}
+
 TEST(Recurrent, LayersAndDirectionsHaveWeightsOfTheirOwn) {
   const RnnResult gru =
       Rnn(Variable("x"), {.cell = RecurrentCell::kGru, .hidden = 3, .layers = 2, .bidirectional = true, .dropout = 0.5},

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/recurrent_panels.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -59,7 +61,10 @@ struct Layer {
   int64_t LengthOf(const Arguments& args, int64_t sample) const {
     if (!attrs.lengths) return form.steps;
     const double length = Numbers(lengths_dtype, args.inputs[ins[lengths_slot]])[sample];
-    return length > 0 ? static_cast<int64_t>(std::min(length, static_cast<double>(form.steps))) : 0;
+    if (!(length >= 0 && length <= static_cast<double>(form.steps) && length == std::floor(length))) {
+      Throw<DataError>("sample {} has {} steps, not 0..{}", sample, length, form.steps);
+    }
+    return static_cast<int64_t>(length);
   }
   // The row of a value of all steps for the step-th one that is done.
   int64_t Row(int64_t sample, int64_t step, int64_t length) const {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
+#include "base/error.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/util.h"
@@ -14,14 +16,17 @@ namespace {
 
 enum class Kind { kMask, kReverse, kLast, kLastGrad };
 
+// How many steps a sequence has at least: one, where the last is asked for.
+constexpr int64_t LeastOf(Kind kind) { return kind == Kind::kLast || kind == Kind::kLastGrad ? 1 : 0; }
+
 // The step from which step t of a sequence of n steps is taken; -1: none.
 template <Kind kKind>
 int64_t SourceOf(int64_t t, int64_t n) {
   switch (kKind) {
     case Kind::kMask: return t < n ? t : -1;
     case Kind::kReverse: return t < n ? n - 1 - t : t;
-    case Kind::kLast: return std::max<int64_t>(n, 1) - 1;
-    case Kind::kLastGrad: return t == std::max<int64_t>(n, 1) - 1 ? 0 : -1;
+    case Kind::kLast: return n - 1;
+    case Kind::kLastGrad: return t == n - 1 ? 0 : -1;
   }
 }
 
@@ -82,8 +87,13 @@ MaybeKernel Sequences(const KernelSpec& spec, const SequenceAttrs& attrs, double
     return WithLoop(std::move(kernel), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
       const Numbers given(dtype, args.inputs[1]);
       auto* lengths = static_cast<int64_t*>(args.scratch);
-      for (int64_t i = 0; i < samples; ++i) {  // NaN is 0
-        lengths[i] = given[i] > 0 ? static_cast<int64_t>(std::min(given[i], static_cast<double>(steps))) : 0;
+      for (int64_t i = 0; i < samples; ++i) {
+        constexpr int64_t kLeast = LeastOf(kKind);
+        const double n = given[i];
+        if (!(n >= kLeast && n <= static_cast<double>(steps) && n == std::floor(n))) {
+          Throw<DataError>("sample {} has {} steps, not {}..{}", i, n, kLeast, steps);
+        }
+        lengths[i] = static_cast<int64_t>(n);
       }
       const int64_t length = std::max<int64_t>(extents[3], 1);
       ParallelFor(

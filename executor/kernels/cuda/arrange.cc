@@ -1,4 +1,5 @@
 // Sequences, triangles, quantised numbers, sparse sums along an axis.
+#include <cmath>
 #include <cstring>
 
 #include "executor/kernel_table.h"
@@ -17,11 +18,17 @@ Kernel Arranged(const KernelSpec& spec, ArrangeArgs args, double value) {
   const ValueType& out = spec.outputs[0];
   const HostTensor bits = HostTensor::Full(out.dtype, {}, value);
   std::memcpy(&args.value, bits.raw(), static_cast<size_t>(bits.bytes()));
+  if (IsFloat(out.dtype)) {
+    std::memcpy(&args.fault, HostTensor::Full(out.dtype, {}, NAN).raw(), static_cast<size_t>(bits.bytes()));
+  }
   args.unit = static_cast<int32_t>(SizeOf(out.dtype));
   args.n = out.shape.Elements();
   return OwnKernel(spec, [args, has_lengths = spec.inputs.size() > 1](Launches& launches) mutable {
     args.in = launches.in(0).data;
-    if (has_lengths) args.lengths = launches.in(1);
+    if (has_lengths) {
+      args.lengths = launches.in(1);
+      args.faults = launches.faults();
+    }
     args.out = launches.out(0).data;
     launches.Add(args, args.n);
   });

@@ -20,14 +20,16 @@ struct ArrangeArgs {
   int32_t unit = 1, upper = 0;
   int64_t n = 0;  // of the output
   int64_t steps = 1, step_stride = 1, samples = 1, sample_stride = 1, diagonal = 0;
-  uint64_t value = 0;
+  uint64_t value = 0, fault = 0;  // bits: of what is not moved, and of a sequence whose length cannot be
   const void* in = nullptr;
   Source lengths = {};
   void* out = nullptr;
+  FaultRing faults = {};
   void Addresses(const auto& visit) {
     visit(in);
     visit(lengths.data);
     visit(out);
+    faults.Addresses(visit);
   }
 };
 

@@ -11,14 +11,21 @@ namespace bindery::cuda {
 template <class Block>
 __device__ void Run(const Block& block, const ArrangeArgs& args) {
   const int64_t stride = args.step_stride;
-  const auto length_at = [&](int64_t at) {
+  // Of the sequence with this element of data; -1, and it is reported: of no number of steps.
+  const auto length_at = [&](int64_t at) -> int64_t {
     const double length = Number(args.lengths, at / args.sample_stride % args.samples);
+    const double least = args.what == Arrange::kMask || args.what == Arrange::kReverse ? 0 : 1;
     const double most = static_cast<double>(args.steps);
-    return static_cast<int64_t>(length > 0 ? length < most ? length : most : 0);
+    if (IsWholeIn(length, least, most)) return static_cast<int64_t>(length);
+    Report(block, args.faults, length, least, most);
+    return -1;
   };
   ForUnit(args.unit, [&]<class Unit>() {
-    Unit value = {};
-    if constexpr (!std::is_same_v<Unit, Unit16>) value = static_cast<Unit>(args.value);
+    Unit value = {}, fault = {};
+    if constexpr (!std::is_same_v<Unit, Unit16>) {
+      value = static_cast<Unit>(args.value);
+      fault = static_cast<Unit>(args.fault);
+    }
     const Unit* const in = static_cast<const Unit*>(args.in);
     ForAll(block, args.n, [&](int64_t at) {
       const int64_t step = at / stride % args.steps;
@@ -26,22 +33,26 @@ __device__ void Run(const Block& block, const ArrangeArgs& args) {
       const int64_t begin = at - step * stride, sequence = at / stride / args.steps * stride + at % stride;
       Unit y = value;
       switch (args.what) {
-        case Arrange::kMask:
-          if (step < length_at(at)) y = in[at];
+        case Arrange::kMask: {
+          const int64_t length = length_at(at);
+          if (length < 0) y = fault;
+          if (step < length) y = in[at];
           break;
+        }
         case Arrange::kReverse: {
           const int64_t length = length_at(at);
-          y = in[step < length ? begin + (length - 1 - step) * stride : at];
+          y = length < 0 ? fault : in[step < length ? begin + (length - 1 - step) * stride : at];
           break;
         }
         case Arrange::kLast: {  // `at` is the sequence
           const int64_t first = at / stride * args.steps * stride + at % stride, length = length_at(first);
-          y = in[first + (length > 0 ? length - 1 : 0) * stride];
+          y = length < 0 ? fault : in[first + (length - 1) * stride];
           break;
         }
         case Arrange::kLastGrad: {
           const int64_t length = length_at(at);
-          if (step == (length > 0 ? length - 1 : 0)) y = in[sequence];
+          if (length < 0) y = fault;
+          if (step == length - 1) y = in[sequence];
           break;
         }
         case Arrange::kTrilu: {

@@ -141,7 +141,9 @@ bool AddSteps(Launches& launches, const StepByStep& layer, const RecurrentArgs& 
     step.phase = phase;
     launches.Add(step, layer.states);
   };
+  step.faults = args.faults;
   add(RecurrentPhase::kBegin);
+  step.faults = {};
   for (; step.step < layer.shape.steps; ++step.step) {
     AddPlan(launches, plans->first, step.h, weight, step.products, layer.Workspace(launches));
     if (plans->third) {
@@ -224,7 +226,8 @@ MaybeKernel MakeRecurrent(const KernelSpec& spec) {
                                       .previous = out(3),
                                       .saved = out(4),
                                       .previous_cell = out(5),
-                                      .scratch = launches.scratch()};
+                                      .scratch = launches.scratch(),
+                                      .faults = ins[6] < 0 ? FaultRing() : launches.faults()};
                });
 }
 

@@ -19,7 +19,8 @@ struct RecurrentShape {
   double clip = 0;
 };
 
-// One block per sample, step by step; `scratch` is 4 hidden numbers of each.
+// One block per sample, step by step; `scratch` is 4 hidden numbers of each. A sample whose length cannot be has NaN in
+// all outputs.
 struct RecurrentArgs {
   static constexpr const char* kName = "bindery_recurrent";
   static constexpr const unsigned long long* kImage = bindery_cuda_recurrent;
@@ -27,14 +28,16 @@ struct RecurrentArgs {
   Source data = {}, weight = {}, bias = {}, peephole = {}, state = {}, cell = {}, lengths = {};
   Target y = {}, last = {}, last_cell = {}, previous = {}, saved = {}, previous_cell = {};
   void* scratch = nullptr;
+  FaultRing faults = {};
   void Addresses(const auto& visit) {
     for (Source* source : {&data, &weight, &bias, &peephole, &state, &cell, &lengths}) visit(source->data);
     for (Target* target : {&y, &last, &last_cell, &previous, &saved, &previous_cell}) visit(target->data);
     visit(scratch);
+    faults.Addresses(visit);
   }
 };
 
-// `scratch` is 3 hidden and gates hidden numbers of each sample.
+// `scratch` is 3 hidden and gates hidden numbers of each sample. It reports nothing: forward has read the same lengths.
 struct RecurrentGradArgs {
   static constexpr const char* kName = "bindery_recurrent_grad";
   static constexpr const unsigned long long* kImage = bindery_cuda_recurrent;
@@ -64,9 +67,11 @@ struct RecurrentStepArgs {
   void *h = nullptr, *c = nullptr, *left = nullptr, *products = nullptr;
   int64_t step = 0;
   RecurrentPhase phase = {};
+  FaultRing faults = {};  // of kBegin, which looks at all lengths
   void Addresses(const auto& visit) {
     layer.Addresses(visit);
     for (void** address : {&h, &c, &left, &products}) visit(*address);
+    faults.Addresses(visit);
   }
 };
 // Gradients of states (samples, hidden), and of products `d` (samples, gates hidden). `through` (samples, hidden): what

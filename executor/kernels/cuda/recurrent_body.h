@@ -18,14 +18,15 @@ __device__ void Forward(const Team& team, const RecurrentArgs& args, int64_t n) 
     return SumOf<Value>(ThreadTeam(), hidden,
                         [&](int64_t k) { return Element<Value>(args.weight, first + k) * of[k]; });
   };
+  const Value undone = Undone<Value>(length);
   team.ForEach(hidden, [&](int64_t i) {
-    h[i] = args.state.data ? Element<Value>(args.state, n * hidden + i) : Value{0};
-    c[i] = args.cell.data ? Element<Value>(args.cell, n * hidden + i) : Value{0};
+    h[i] = args.state.data && length >= 0 ? Element<Value>(args.state, n * hidden + i) : undone;
+    c[i] = args.cell.data && length >= 0 ? Element<Value>(args.cell, n * hidden + i) : undone;
   });
   for (int64_t step = 0; step < s.steps; ++step) {
     const SampleStep<Value> at{args, m.RowOf(n, step, length)};
     if (step >= length) {
-      team.ForEach(hidden, [&](int64_t i) { at.PutNothing(i); });
+      team.ForEach(hidden, [&](int64_t i) { at.PutUndone(i, undone); });
       continue;
     }
     if (m.resets_before()) {
@@ -66,14 +67,15 @@ __device__ void Backward(const Team& team, const RecurrentGradArgs& args, int64_
       return of[k] * Element<Value>(args.weight, (first * hidden + k) * hidden + i);
     });
   };
+  const Value undone = Undone<Value>(length);
   team.ForEach(hidden, [&](int64_t i) {
-    dh[i] = Element<Value>(args.d_last, n * hidden + i);
-    dc[i] = args.d_last_cell.data ? Element<Value>(args.d_last_cell, n * hidden + i) : Value{0};
+    dh[i] = length >= 0 ? Element<Value>(args.d_last, n * hidden + i) : undone;
+    dc[i] = args.d_last_cell.data && length >= 0 ? Element<Value>(args.d_last_cell, n * hidden + i) : undone;
   });
   for (int64_t step = s.steps; step-- > 0;) {
     const SampleStepGrad<Value> at{args, m.RowOf(n, step, length), d};
     if (step >= length) {
-      team.ForEach(hidden, [&](int64_t i) { at.SetNothing(i); });
+      team.ForEach(hidden, [&](int64_t i) { at.SetUndone(i, undone); });
       continue;
     }
     team.ForEach(hidden, [&](int64_t i) {
@@ -94,6 +96,7 @@ __device__ void Backward(const Team& team, const RecurrentGradArgs& args, int64_
 
 template <class Block>
 __device__ void Run(const Block& block, const RecurrentArgs& args) {
+  ReportLengths(block, args.shape, args.lengths, args.faults);
   ForFloats(args.data.dtype, [&]<class Value>() {
     ForRows(block, {args.shape.samples, 1}, [&](const auto& team, int64_t n) { Forward<Value>(team, args, n); });
   });
@@ -115,16 +118,18 @@ template <class Block>
 __device__ void Run(const Block& block, const RecurrentStepArgs& step) {
   const RecurrentArgs& args = step.layer;
   const RecurrentShape& s = args.shape;
+  if (step.phase == RecurrentPhase::kBegin) ReportLengths(block, s, args.lengths, step.faults);
   ForFloats(args.data.dtype, [&]<class Value>() {
     const CellMath<Value> m{s, args.peephole, args.lengths, args.saved.dtype};
     Value *const h = static_cast<Value*>(step.h), *const c = static_cast<Value*>(step.c);
     ForUnits(block, s, [&](int64_t n, int64_t i, int64_t at) {
+      const int64_t length = m.LengthOf(n);
+      const Value undone = Undone<Value>(length);
       if (step.phase == RecurrentPhase::kBegin) {
-        h[at] = args.state.data ? Element<Value>(args.state, at) : Value{0};
-        c[at] = args.cell.data ? Element<Value>(args.cell, at) : Value{0};
+        h[at] = args.state.data && length >= 0 ? Element<Value>(args.state, at) : undone;
+        c[at] = args.cell.data && length >= 0 ? Element<Value>(args.cell, at) : undone;
         return;
       }
-      const int64_t length = m.LengthOf(n);
       const SampleStep<Value> sample{args, m.RowOf(n, step.step, length)};
       const Value* const products = static_cast<const Value*>(step.products) + n * s.gates * s.hidden;
       const auto product = [&](int k) { return products[s.place[k] * s.hidden + i]; };
@@ -133,7 +138,7 @@ __device__ void Run(const Block& block, const RecurrentStepArgs& step) {
         return;
       }
       if (step.step >= length) {
-        sample.PutNothing(i);
+        sample.PutUndone(i, undone);
       } else {
         PutIfRead(args.previous, sample.row * s.hidden + i, h[at]);
         if (s.lstm) PutIfRead(args.previous_cell, sample.row * s.hidden + i, c[at]);
@@ -160,12 +165,13 @@ __device__ void Run(const Block& block, const RecurrentStepGradArgs& step) {
     Value *const dh = static_cast<Value*>(step.dh), *const dc = static_cast<Value*>(step.dc);
     const Value* const through = static_cast<const Value*>(step.through);
     ForUnits(block, s, [&](int64_t n, int64_t i, int64_t at) {
+      const int64_t length = m.LengthOf(n);
+      const Value undone = Undone<Value>(length);
       if (step.phase == RecurrentPhase::kBegin) {
-        dh[at] = Element<Value>(args.d_last, at);
-        dc[at] = args.d_last_cell.data ? Element<Value>(args.d_last_cell, at) : Value{0};
+        dh[at] = length >= 0 ? Element<Value>(args.d_last, at) : undone;
+        dc[at] = args.d_last_cell.data && length >= 0 ? Element<Value>(args.d_last_cell, at) : undone;
         return;
       }
-      const int64_t length = m.LengthOf(n);
       Value* const d = static_cast<Value*>(step.d) + n * s.gates * s.hidden;
       const SampleStepGrad<Value> sample{args, m.RowOf(n, step.step, length), d};
       if (step.phase == RecurrentPhase::kReset) {
@@ -181,7 +187,7 @@ __device__ void Run(const Block& block, const RecurrentStepGradArgs& step) {
         dh[at] += sample.Dy(i);
         m.StepGrad(sample, i, &dh[at], &dc[at]);
       } else {
-        sample.SetNothing(i);
+        sample.SetUndone(i, undone);
       }
     });
   });

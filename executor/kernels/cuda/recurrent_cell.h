@@ -9,6 +9,26 @@
 
 namespace bindery::cuda {
 
+// The steps of a sample; -1: its length cannot be.
+__device__ inline int64_t LengthOf(const RecurrentShape& s, const Source& lengths, int64_t sample) {
+  if (!lengths.data) return s.steps;
+  const double length = Number(lengths, sample);
+  return IsWholeIn(length, 0, static_cast<double>(s.steps)) ? static_cast<int64_t>(length) : -1;
+}
+template <class Block>
+__device__ void ReportLengths(const Block& block, const RecurrentShape& s, const Source& lengths,
+                              const FaultRing& faults) {
+  if (!lengths.data) return;
+  ForAll(block, s.samples, [&](int64_t n) {
+    if (LengthOf(s, lengths, n) < 0) Report(block, faults, Number(lengths, n), 0, static_cast<double>(s.steps));
+  });
+}
+// What a step that is not done leaves in memory: nothing, or NaN.
+template <class Value>
+__device__ Value Undone(int64_t length) {
+  return length < 0 ? static_cast<Value>(NAN) : Value{0};
+}
+
 // Of a layer.
 template <class Value>
 struct CellMath {
@@ -17,11 +37,7 @@ struct CellMath {
   DType saved_as;  // the type of gates in memory
   Value clip = static_cast<Value>(s.clip);
 
-  __device__ int64_t LengthOf(int64_t sample) const {
-    if (!lengths.data) return s.steps;
-    const double length = Number(lengths, sample), most = static_cast<double>(s.steps);
-    return static_cast<int64_t>(length > 0 ? length < most ? length : most : 0);
-  }
+  __device__ int64_t LengthOf(int64_t sample) const { return cuda::LengthOf(s, lengths, sample); }
   // Steps from the length on are rows that nothing is done for.
   __device__ int64_t RowOf(int64_t sample, int64_t step, int64_t length) const {
     const int64_t place = s.reverse && step < length ? length - 1 - step : step;
@@ -142,11 +158,11 @@ struct SampleStep {
       PutIfRead(args.saved, (row * 4 + s.place[k]) * s.hidden + i, saved[k]);
   }
   // Of a step from the sample's length on.
-  __device__ void PutNothing(int64_t i) const {
+  __device__ void PutUndone(int64_t i, Value undone) const {
     for (const Target* target : {&args.y, &args.previous, &args.previous_cell}) {
-      PutIfRead(*target, row * args.shape.hidden + i, Value{0});
+      PutIfRead(*target, row * args.shape.hidden + i, undone);
     }
-    Save(i, {});
+    Save(i, {undone, undone, undone, undone});
   }
 };
 
@@ -172,8 +188,8 @@ struct SampleStepGrad {
     d[at] = of_product;
   }
   // Of a step from the sample's length on.
-  __device__ void SetNothing(int64_t i) const {
-    for (int k = 0; k < args.shape.gates; ++k) Set(k, i, 0, 0);
+  __device__ void SetUndone(int64_t i, Value undone) const {
+    for (int k = 0; k < args.shape.gates; ++k) Set(k, i, undone, undone);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
@@ -27,7 +28,10 @@ struct Layer {
   int64_t LengthOf(const Tensors& t, int64_t sample) const {
     if (lengths < 0) return form.steps;
     const double length = t.in[lengths][sample];
-    return length > 0 ? static_cast<int64_t>(std::min(length, static_cast<double>(form.steps))) : 0;
+    if (!(length >= 0 && length <= static_cast<double>(form.steps) && length == std::floor(length))) {
+      Throw<DataError>("a length of {} is not in 0..{}", length, form.steps);
+    }
+    return static_cast<int64_t>(length);
   }
   int64_t Row(int64_t sample, int64_t step, int64_t length) const {
     return (attrs.reverse ? length - 1 - step : step) * form.next_step + sample * form.next_sample;

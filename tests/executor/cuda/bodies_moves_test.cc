@@ -188,12 +188,13 @@ TEST(CudaLayoutBodiesTest, OneHot) {
 
 // ---- arranged ----
 
-// (steps, samples, 3) and (samples, steps, 3): all steps and more, none, some, and no number of them.
+// (steps, samples, 3) and (samples, steps, 3): all steps, none, some, the first.
 TEST(CudaArrangeBodiesTest, Sequences) {
   for (const bool steps_first : {true, false}) {
     const SequenceAttrs axes{.axis = steps_first ? 0 : 1, .batch_axis = steps_first ? 1 : 0};
     const Shape shape = steps_first ? Shape{5, 4, 3} : Shape{4, 5, 3};
-    const HostTensor lengths = Values({4}, {9, 0, 2, NAN}).Cast(DType::kFloat32);
+    const HostTensor lengths = Values({4}, {5, 0, 2, 1}).Cast(DType::kFloat32);
+    const HostTensor lasts = Values({4}, {5, 1, 2, 4}).Cast(DType::kFloat32);  // there is one
     for (const DType dtype : kSizes) {
       const HostTensor x = Integers(shape, -99, 99).Cast(dtype);
       const HostTensor value = HostTensor::Full(dtype, {}, -7);
@@ -213,13 +214,50 @@ TEST(CudaArrangeBodiesTest, Sequences) {
       args.value = 0;
       args.what = Arrange::kLast;
       args.n = 12;
-      const HostTensor last = Reference(SequenceLastOp(), axes, {x, lengths})[0];
+      args.lengths = From(lasts);
+      const HostTensor last = Reference(SequenceLastOp(), axes, {x, lasts})[0];
       ExpectAddressed(args, last);
       args.what = Arrange::kLastGrad;
       args.n = x.elements();
       args.in = last.raw();
       ExpectAddressed(args, Reference(SequenceLastGradOp(), SequenceLastGradAttrs{axes, {shape[0], shape[1], shape[2]}},
-                                      {last, lengths})[0]);
+                                      {last, lasts})[0]);
+    }
+  }
+}
+
+// A sequence whose length cannot be becomes `fault`, and is reported.
+TEST(CudaArrangeBodiesTest, LengthsOutside) {
+  constexpr int64_t kSteps = 3, kSamples = 2;
+  const HostTensor x = HostTensor::From({kSteps, kSamples}, {1, 2, 3, 4, 5, 6});
+  const float fault = -9;
+  const uint64_t piece = 5;
+  for (const Arrange what : {Arrange::kMask, Arrange::kReverse, Arrange::kLast, Arrange::kLastGrad}) {
+    const double least = what == Arrange::kLast || what == Arrange::kLastGrad ? 1 : 0;
+    for (const double bad : {least - 1, -0.5, 1.5, 4.0, 99.0, static_cast<double>(NAN)}) {
+      const HostTensor lengths = Values({kSamples}, {3, bad}).Cast(DType::kFloat32);
+      std::vector<Fault> faults(FaultRing::kSize);
+      uint64_t heard = 0;
+      HostTensor y(DType::kFloat32, {what == Arrange::kLast ? 1 : kSteps, kSamples});
+      ArrangeArgs args{.what = what,
+                       .unit = UnitOf(x),
+                       .n = y.elements(),
+                       .steps = kSteps,
+                       .step_stride = kSamples,
+                       .samples = kSamples,
+                       .in = x.raw(),
+                       .lengths = From(lengths),
+                       .out = y.raw(),
+                       .faults = {faults.data(), &piece, &heard}};
+      std::memcpy(&args.fault, &fault, sizeof fault);
+      RunOnCpu(args, 2, 7);
+      for (int64_t i = 0; i < y.elements(); ++i) {
+        EXPECT_EQ(y.At(i) == fault, i % kSamples == 1) << static_cast<int>(what) << ", " << bad << ", element " << i;
+      }
+      EXPECT_EQ(faults[piece].piece, piece);
+      EXPECT_TRUE(faults[piece].value == bad || std::isnan(bad));
+      EXPECT_EQ(faults[piece].low, least);
+      EXPECT_EQ(faults[piece].high, kSteps);
     }
   }
 }

@@ -156,6 +156,44 @@ TEST(CudaRecurrentBodiesTest, AllSteps) {
   }
 }
 
+// A length that cannot be is reported, and all that its sample has is NaN.
+TEST(CudaRecurrentBodiesTest, LengthsOutside) {
+  std::vector<double> scratch(kSamples * 7 * kHidden);
+  const uint64_t piece = 5;
+  for (const RecurrentCell cell : {RecurrentCell::kTanh, RecurrentCell::kLstm, RecurrentCell::kGru}) {
+    Layer layer({.cell = cell, .hidden = kHidden, .reverse = true, .initial = true, .lengths = true}, DType::kFloat32);
+    for (const double bad : {1.5, -1.0, 6.0, static_cast<double>(NAN)}) {
+      const HostTensor lengths = Values({kSamples}, {3, bad, 0}).Cast(DType::kFloat32);
+      layer.in.back() = layer.grad_in[static_cast<size_t>(layer.Place(RecurrentGradOp().inputs, 5))] = lengths;
+      std::vector<Fault> faults(FaultRing::kSize);
+      uint64_t heard = 0;
+      const auto expect = [&](const std::vector<HostTensor>& expected, const auto& run) {
+        std::vector<HostTensor> written = expected;
+        std::vector<Target> targets;
+        for (HostTensor& tensor : written) targets.push_back(To(&tensor));
+        run(targets);
+        for (size_t o = 0; o < written.size(); ++o) {
+          const Shape& shape = written[o].shape();  // (steps, samples, ...), or of a last or first step
+          for (int64_t i = 0; i < written[o].elements(); ++i) {
+            const bool is_bad = i / shape[-1] % kSamples == 1;
+            EXPECT_EQ(std::isnan(written[o].At(i)), is_bad) << "output " << o << ", element " << i;
+          }
+        }
+      };
+      expect(layer.out, [&](const std::vector<Target>& out) {
+        RecurrentArgs args = layer.Forward(out, scratch.data());
+        args.faults = {faults.data(), &piece, &heard};
+        RunOnCpu(args, 2, 7);
+      });
+      EXPECT_EQ(faults[piece].piece, piece);
+      EXPECT_TRUE(faults[piece].value == bad || std::isnan(bad));
+      EXPECT_EQ(faults[piece].high, kSteps);
+      expect(layer.grad_out,
+             [&](const std::vector<Target>& out) { RunOnCpu(layer.Backward(out, scratch.data()), 2, 7); });
+    }
+  }
+}
+
 // What a library does between steps, by weights of gates first..last-1: their products of states; and what comes of
 // gradients of such products.
 void Multiply(const HostTensor& states, const HostTensor& weight, int64_t first, int64_t last, HostTensor* products) {

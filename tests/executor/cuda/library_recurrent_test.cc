@@ -17,6 +17,7 @@
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/executor/cuda/cublaslt_fixture.h"
 #include "tests/executor/values.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 namespace {
@@ -160,6 +161,26 @@ TEST_F(CudaLibraryRecurrentTest, SamplesThatAreOverAreNotTouched) {
   const HostTensor gradient = layer.Gradient("h");
   EXPECT_GT(fake::Matmuls(), before);
   for (int64_t i = 0; i < kUnits; ++i) EXPECT_EQ(gradient.data<float>()[static_cast<size_t>(i)], 1) << i;
+}
+
+// By the library's products and by one kernel: it is said by the node's name, and the next batch is done.
+TEST_F(CudaLibraryRecurrentTest, LengthsThatCannotBe) {
+  for (const int64_t hidden : {int64_t{2}, kUnits}) {
+    const RecurrentAttrs attrs{.cell = RecurrentCell::kTanh, .hidden = hidden, .lengths = true};
+    Executor layer(
+        Recurrent({Variable("x"), Variable("w"), Variable("n")}, attrs, "y")[0],
+        {.device = Cuda(0), .inputs = {{"x", {kSteps, kSamples, hidden}}, {"n", {kSamples}}}, .for_training = false});
+    layer.SetParams(Params(attrs));
+    const auto message = [&](double length) {
+      layer.Forward({{"x", Data(attrs)}, {"n", Values({kSamples}, {2, length}).Cast(DType::kFloat32)}});
+      return MessageOf<DataError>([&] { layer.Output(0); });
+    };
+    for (const char* bad : {"1.5", "4", "-1", "nan"}) {
+      const std::string said = message(std::stod(bad));
+      EXPECT_NE(said.find(fmt::format("\"y\": {} is not in 0..3", bad)), std::string::npos) << said;
+      EXPECT_EQ(message(3), "nothing was thrown");
+    }
+  }
 }
 
 TEST_F(CudaLibraryRecurrentTest, NaNPassesRelu) {

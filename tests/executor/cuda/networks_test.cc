@@ -66,6 +66,33 @@ TEST(CudaNetworksTest, DataThatNamesNothing) {
   EXPECT_EQ(executor.Output(0).shape(), Shape({2, 3}));
 }
 
+// Nor does a number that is not whole name a class, or a length.
+TEST(CudaNetworksTest, NumbersThatAreNotWhole) {
+  const Symbol x = Variable("x"), n = Variable("n");
+  const SequenceAttrs axes{.axis = 1, .batch_axis = 0};
+  const std::vector<std::pair<Symbol, std::string>> all = {
+      {SoftmaxOutput(x, n, {}, "y"), "0..2"},
+      {SVMOutput(x, n, {}, "y"), "0..2"},
+      {MakeLoss(SoftmaxCrossEntropy(x, n, {}, LossReduction::kNone, {}, "y")), "0..2"},
+      {MakeLoss(SequenceMask(x, n, {axes, 0}, "y")), "0..3"},
+      {MakeLoss(SequenceReverse(x, n, axes, "y")), "0..3"},
+      {MakeLoss(SequenceLast(x, n, axes, "y")), "1..3"}};
+  for (const auto& [network, range] : all) {
+    Executor executor(network, {.device = Cuda(1),
+                                .inputs = {{"x", {2, 3}}, {"n", {2}}},
+                                .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}});
+    const auto message = [&](double number) {
+      executor.Forward(
+          {{"x", Uniform({2, 3}).Cast(DType::kFloat32)}, {"n", Values({2}, {1, number}).Cast(DType::kFloat32)}});
+      executor.Backward();
+      return MessageOf<DataError>([&] { executor.Gradient("x"); });
+    };
+    const std::string said = message(1.5);
+    EXPECT_NE(said.find("\"y\": 1.5 is not in " + range), std::string::npos) << said;
+    EXPECT_EQ(message(2), "nothing was thrown");
+  }
+}
+
 // What is launched as a graph is what is enqueued one by one, to the bit, step by step.
 TEST(CudaNetworksTest, GraphsGiveTheSame) {
   const Symbol data = Variable("data");
