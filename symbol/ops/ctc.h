@@ -21,7 +21,8 @@ struct CTCLossAttrs {
 
 // data (T, N, K), any numbers: softmax over K is taken; label (N, L) of class numbers, any dtype [, data_lengths (N)]
 // [, label_lengths (N)] -> -log of the probability that data give each sample's labels (N). DataError, when run, for
-// labels that are no class or the blank, and for lengths out of range. Gradients are of data alone.
+// labels that are no class or the blank, and for lengths that are not whole or out of range. Gradients are of data
+// alone.
 const OpDef& CTCLossOp();
 inline constexpr OpFunction<CTCLossAttrs, 2> CTCLoss{CTCLossOp};
 const OpDef& CTCLossGradOp();  // (output gradient, data, label [, data_lengths] [, label_lengths]) -> data gradient

@@ -42,7 +42,8 @@ struct SoftmaxOutputAttrs {
 };
 // data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
 // of class numbers, any dtype, or of data's shape: probabilities (then neither use_ignore nor `valid` may be asked
-// for). The label's variable is "<name>_label" if not given.
+// for). DataError, when the gradient is run, for a label that is no class. The label's variable is "<name>_label" if
+// not given.
 const OpDef& SoftmaxOutputOp();
 inline constexpr OpFunction<SoftmaxOutputAttrs, 2> SoftmaxOutput{SoftmaxOutputOp};
 // (output, label [, valid count (1) if normalization is valid] [, head gradient if out_grad]) -> data gradient
@@ -86,7 +87,8 @@ struct SVMOutputAttrs {
 };
 // output = data (N, K) [other axes join K]; label (N) of class numbers, any dtype. A hinge h of each class, one against
 // the rest: max(0, margin - x) of the label, max(0, margin + x) of the others; the loss is the sum of h^2, or of h with
-// use_linear, times regularization.
+// use_linear, times regularization. A whole label that is no class has all of them against it; DataError, when the
+// gradient is run, for one that is not whole.
 const OpDef& SVMOutputOp();
 inline constexpr OpFunction<SVMOutputAttrs, 2> SVMOutput{SVMOutputOp};
 const OpDef& SVMOutputGradOp();  // (output, label) -> data gradient

@@ -59,7 +59,8 @@ struct RecurrentAttrs {
 //   gru: r, z = sigmoid(x + R h); n = tanh(x + r * (R h + b)), or tanh(x + R (r * h)); h' = (1 - z) * n + z * h
 // Inputs: data (T, N, G H) with G = 1, 4 or 3 gates, or (N, T, G H); weight (G H, H); then what there is of bias (H), of
 // a GRU that resets after the product; peephole (3 H); initial_state and, of an LSTM, initial_cell (N, H); lengths (N),
-// of any type: steps of a sample from its length on are not done, and their outputs are 0.
+// of any type: steps of a sample from its length on are not done, and their outputs are 0; a DataError, when run, for
+// what is no whole number 0 .. T.
 // Outputs: every step's state (T, N, H), the last state (N, H) and, of an LSTM, the last cell (N, H).
 // A batch is along N. Of floating point numbers only.
 Symbol Recurrent(const std::vector<Symbol>& inputs, const RecurrentAttrs& attrs, const std::string& name = {});

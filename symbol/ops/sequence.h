@@ -1,5 +1,6 @@
 // Sequences of unequal length in one tensor: along `axis` the steps, along `batch_axis` the samples, and how many steps
-// of each sample count. Lengths (N) are of any type; they are cut to 0 .. T, where a last step is asked for to 1 .. T.
+// of each sample count. Lengths (N) are of any type, whole numbers 0 .. T, where a last step is asked for 1 .. T;
+// others are a DataError, when run.
 #pragma once
 
 #include "symbol/op_def.h"
