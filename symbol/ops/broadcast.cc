@@ -32,8 +32,8 @@ void CheckSamplesMeet(InferContext& c) {
   }
 }
 
-// A factor or a shift of one element, from whose shape nothing is to be assumed for what it is combined with; in a batch
-// of 1 it may be the sample.
+// A factor or a shift of one element, from whose shape nothing is to be assumed for what it is combined with; in a
+// batch of 1 it may be the sample.
 bool IsNumber(const Shape& shape, std::optional<int64_t> batch) {
   return shape.rank() == 0 || (batch != 1 && std::ranges::all_of(shape, [](int64_t extent) { return extent == 1; }));
 }

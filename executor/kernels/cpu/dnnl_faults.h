@@ -31,8 +31,8 @@ inline bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
   return false;
 }
 
-// Gradients of weights in bfloat16, over images: channels that fill no blocks are gathered into scratch memory, of which
-// a window that is dilated along the height reads what nobody wrote (rows of 29 outputs and more).
+// Gradients of weights in bfloat16, over images: channels that fill no blocks are gathered into scratch memory, of
+// which a window that is dilated along the height reads what nobody wrote (rows of 29 outputs and more).
 inline bool ReadsUnwrittenRows(const std::vector<Window>& windows, int64_t channels) {
   return windows.size() == 2 && windows[0].kernel > 1 && windows[0].dilate > 1 && channels > 16 && channels % 16 != 0;
 }
