@@ -221,7 +221,10 @@ TEST(UnusualValues, Order) {
 // Products of what is before that 16 bits cannot hold, where the gradient is 1.
 TEST(UnusualValues, SmallProductsOfHalves) {
   const Symbol y = CumProd(x, {.axis = 0}, "y");
-  const GradientResult gradient = Gradient(y, {"x"}, {.shapes = {{"x", {4}}}, .dtypes = {{"x", DType::kFloat16}}});
+  GivenTypes given;
+  given.shapes["x"] = {4};
+  given.dtypes["x"] = DType::kFloat16;
+  const GradientResult gradient = Gradient(y, y.ListArguments(), given);
   const RunResult result = RunGraph(gradient.gradients[0],
                                     {{"x", Values({4}, {1e-4, 1e-4, 1e4, 1e4}).Cast(DType::kFloat16)},
                                      {gradient.head_gradients[0], Values({4}, {0, 0, 0, 1e4}).Cast(DType::kFloat16)}},
