@@ -146,7 +146,7 @@ TEST_F(TableCommandsTest, ResumesWithTheSameNumbers) {
   const std::string kSaid = "scaled by the numbers of the rows that the model was trained on before";
   EXPECT_NE(Succeeds(tune).err.find(kSaid), std::string::npos);
   EXPECT_EQ(KeptBy("tuned.pb"), KeptBy("resumed.pb"));
-  // It may have its own, and has to for other columns.
+  // It may have its own, and has for other columns.
   Words again = tune;
   again[4] = "csv:flowers.csv?label=species&measure=1";  // of the same rows they are the same, but not the model's
   EXPECT_EQ(Succeeds(again).err.find(kSaid), std::string::npos);
@@ -155,7 +155,7 @@ TEST_F(TableCommandsTest, ResumesWithTheSameNumbers) {
   EXPECT_NE(KeptBy("tuned.pb"), KeptBy("resumed.pb"));
   EXPECT_NE(KeptBy("tuned.pb").find("scale=standard"), std::string::npos);
   tune[4] = "csv:few.csv?label=species&leave_out=name,date,weight";
-  Fails(4, "measure=1 takes numbers of these", tune);
+  Fails(5, "\"fc1_weight\" is (128, 2), the model's is (128, 1)", tune);  // they are scaled, but too few
 }
 
 // A graph of one training with the values of another.

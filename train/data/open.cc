@@ -75,6 +75,8 @@ CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
   csv.features = ReadFeatures(settings);
   csv.may_have_others = options.training && !settings->IsSaid("features");  // a model may be tuned to other columns
   csv.scaling = ReadScaling(settings, options.training);
+  csv.measure_others = std::ranges::none_of(std::vector{"mean", "std", "min", "max"},
+                                            [&](const char* name) { return settings->IsSaid(name); });
   settings->CheckAllRead();
   return csv;
 }
@@ -112,6 +114,11 @@ OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions
   CsvOptions csv = ReadCsvOptions(settings, options);
   csv.measured = [&](int64_t rows) { return TrainedOn(shard, options.held_back, rows); };
   CsvTable table = ReadCsv(settings->path(), csv);
+  if (csv.scaling.IsMeasured() && table.scaling != csv.scaling) {
+    LogLine(LogLevel::kInfo, fmt::format("\"{}\": its columns are not those that the model was trained on: they are "
+                                         "scaled by numbers of these rows",
+                                         settings->path()));
+  }
   if (options.training && options.classes.empty()) WarnOfNumbersAsClasses(table, settings->path());
   const auto classes = static_cast<int64_t>(table.classes.size());
   SettingTexts used;

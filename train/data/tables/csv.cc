@@ -196,7 +196,9 @@ class Parser {
     }
     const std::vector<std::string>& names = options_.features;
     const std::set<std::string_view> known(names.begin(), names.end());
-    if (names.empty() || header_.empty() || (options_.may_have_others && here != known)) return;
+    if (names.empty() || header_.empty()) return;
+    has_others_ = options_.may_have_others && here != known;
+    if (has_others_) return;
     for (size_t i = 0; i < names.size(); ++i) {
       const auto found = columns.find(names[i]);
       if (found == columns.end()) {
@@ -335,7 +337,7 @@ class Parser {
   void Scale(const HostTensor& rows, CsvTable* table) const {
     ColumnScaling& scaling = table->scaling = options_.scaling;
     try {
-      if (!scaling.IsMeasured()) {
+      if (!scaling.IsMeasured() || (has_others_ && options_.measure_others)) {
         std::vector<int64_t> all(static_cast<size_t>(rows_));
         std::iota(all.begin(), all.end(), int64_t{0});
         scaling = MeasureColumns(rows, scaling.scale, options_.measured ? options_.measured(rows_) : all);
@@ -384,6 +386,7 @@ class Parser {
   int64_t columns_ = 0, features_ = 0, rows_ = 0, left_out_ = 0;
   std::vector<int64_t> label_columns_, roles_;  // and of each column, which label it is, or kFeature, or kLeftOut
   std::vector<int64_t> places_;                 // of each column that is a feature, in a row of the table
+  bool has_others_ = false;                     // its features are not those of the options
   std::map<std::string, int64_t, std::less<>> class_of_;
   std::vector<double> values_;
   std::vector<float> labels_;

@@ -63,6 +63,7 @@ struct CsvOptions {
   // Empty: they are what there is, as they stand.
   std::vector<std::string> features = {};
   bool may_have_others = false;  // else a file that calls its features otherwise is an error
+  bool measure_others = false;   // then the numbers of `scaling` are of other columns: these get numbers of their own
   // Of the features, not of labels. Without numbers, they are those of the rows that `measured` gives for how many
   // there are, from 0 on and without those that are left out; not set: all.
   ColumnScaling scaling = {};
