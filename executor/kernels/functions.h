@@ -210,7 +210,7 @@ struct SoftSignGrad : Function<"softsign", kFloatsOnly | kZeroKept> {
 };
 
 // Curves, in the order of CurveType: f(x) with two numbers a and b, and its slope there, at bends that of PyTorch: of
-// the left, but at the low end of hard_tanh.
+// the left, but of the right at the high ends of hard_sigmoid, hard_swish and hard_tanh and at the low end of shrink.
 struct LeakyRelu : Function<"leaky_relu", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x, auto a, auto) const { return x < 0 ? a * x : x; }
   constexpr auto slope(auto x, auto a, auto) const { return x > 0 ? Value<decltype(x)>(1) : a; }
