@@ -32,6 +32,10 @@ void InferGridSample(InferContext& c) {
   const int rank = data.shape()->rank(), space = rank - 2;
   if (rank != 4 && rank != 5)
     Throw<ShapeError>("expected data of 4 or 5 axes (N, C, [D,] H, W), got {}", *data.shape());
+  if (grid.shape()->rank() != rank) {
+    Throw<ShapeError>("expected a grid of {} axes, as data {} has, got {}", rank, *data.shape(), *grid.shape());
+  }
+  output.Set(rule::Unknown(rank));
   if (space == 3 && attrs.mode == ResizeMode::kCubic) throw ShapeError("cubic is of images, not of volumes");
   const auto meet = [](Value a, int axis_a, Value b, int axis_b) {
     b.Set(b.shape()->With(axis_b, (*a.shape())[axis_a]));

@@ -108,7 +108,13 @@ constexpr ByNumbers kRows[] = {
     {"SplitBy", SplitOp, {"sizes"}},
     {"CenterCropPadBy", CenterCropPadOp, {"shape"}},
     {"ResizeBy", ResizeOp, {"scales", "sizes", "roi"}},
-    {"AffineGridBy", AffineGridOp, {"sizes"}},
+    {"AffineGridBy",
+     AffineGridOp,
+     {"sizes"},
+     [](InferContext& c) {
+       rule::SameDType({c.in(0), c.out(0)});
+       rule::ExpectFloat(c.in(0));
+     }},
     {"TopKBy",
      TopKOp,
      {"k"},
