@@ -239,8 +239,8 @@ struct GeluTanh : Function<"gelu_tanh", kFloatsOnly | kZeroKept> {
   constexpr auto slope(auto x, auto, auto) const {
     using T = decltype(x);
     const T s = part(x), inner = Value<T>(1.5957691216057308) + x * x * Value<T>(0.21406444881780074);
-    const T rest = s * (1 - s);  // 0 far out, where `inner` may be infinite
-    return s + (rest > 0 ? x * rest * inner : Value<T>(0));
+    const T rest = s * (1 - s);  // 0 far out, where `inner` may be infinite of an x that is not
+    return s + x * (rest > 0 ? rest * inner : Value<T>(0));
   }
 };
 struct Swish : Function<"swish", kFloatsOnly | kZeroKept> {
