@@ -175,6 +175,7 @@ TEST_F(ChoicesTest, NamesSettingsAndDefaultsAreThoseOfTheCode) {
       const bool of_classes = kind.heading == "Metrics" && call.name != "loss" &&
                               (settings.empty() || (settings.back() != "output" && settings.back() != "label"));
       if (of_classes) settings.insert(settings.end(), {"axis", "ignore", "output", "label"});
+      if (kind.heading == "Metrics") settings.emplace_back("name");
       const std::string unknown = call.name + "(" + kNobody + "=1)";
       EXPECT_EQ(Known(MessageOf([&] { kind.read(unknown); })), fmt::format("{}", fmt::join(settings, ", ")));
       EXPECT_EQ(kind.read(call.Text(kind.required, true)), kind.read(call.Text(kind.required, false)));

@@ -103,8 +103,9 @@ const std::vector<Choices>& AllChoices() {
        "`--metrics`, `TrainerOptions::metrics`, several with commas between. Those of classes have, behind their own, "
        "axis (of the classes; none: each number is a class itself, as of several truths), ignore (a label that "
        "does not count), output and label (names; default: all, in order; in quotes, doubled in them, where "
-       "there is a , or a bracket). Where none are given, they are those of the model's heads: accuracy and "
-       "cross-entropy of probabilities of classes, accuracy of an SVMOutput, accuracy and rmse of a "
+       "there is a , or a bracket). All take a name, by which reports, `--watch` and checkpoints call them: "
+       "`loss(output=kl_output, name=kl)`. Where none are given, they are those of the model's heads: accuracy "
+       "and cross-entropy of probabilities of classes, accuracy of an SVMOutput, accuracy and rmse of a "
        "LogisticRegressionOutput, rmse and mae of numbers, loss of a loss of one's own. In a program there are "
        "also metrics of one's own ([how](own_loss_and_metric.md)).",
        {{"accuracy()", "the share of samples whose largest score is that of their label"},
@@ -121,9 +122,7 @@ const std::vector<Choices>& AllChoices() {
         {"rmse([output], [label])", "its root"},
         {"mae([output], [label])", "of numbers: the mean of |output - label|"},
         {"pearson(average=micro, [output], [label])", "of numbers: Pearson's correlation"},
-        {"loss([output])",
-         "the mean of an output, or of all, as of a MakeLoss. It takes name=, by which reports, `--watch` and "
-         "checkpoints call it, as all of these do: `loss(output=kl_output, name=kl)`"}}},
+        {"loss([output])", "the mean of an output, or of all, as of a MakeLoss"}}},
       {"initializers",
        "`--initializer`, `TrainerOptions::initializer`, for parameters whose names end in weight, or by patterns of "
        "names, the first that fits: \"embed_*: normal(0.02), xavier\". Biases, beta and running means begin as 0, "
