@@ -19,8 +19,8 @@ inline std::span<const EnumName> EnumNames(GridPadding*) {
 struct GridSampleAttrs {
   ResizeMode mode = ResizeMode::kLinear;
   GridPadding padding = GridPadding::kZeros;
-  bool align_corners =
-      false;  // -1 and 1 are the centres of an axis' first and last element, or the outer edges of these
+  // -1 and 1 are the centres of an axis' first and last element, or the outer edges of these.
+  bool align_corners = false;
   static FieldList Fields() {
     using A = GridSampleAttrs;
     return {{"mode", &A::mode, "nearest, linear or cubic"},
