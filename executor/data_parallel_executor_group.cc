@@ -42,9 +42,8 @@ void DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode
 
 void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels) {
   // Of any type may be what is cast to its variable's.
-  const Graph graph = Graph::Of(symbol());
   const auto is_declared = [&](const std::string& name) {
-    return std::ranges::any_of(graph.nodes, [&](const NodePtr& node) {
+    return std::ranges::any_of(Graph::Of(symbol()).nodes, [&](const NodePtr& node) {
       return node->is_variable() && node->declared_dtype && node->name() == name;
     });
   };
