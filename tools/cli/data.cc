@@ -158,8 +158,9 @@ bool TakesOneClass(const Model& model) {
 
 // The head of a model from a file is as it is; by name it is made for the data.
 void WarnOfMoreClasses(const Model& model, const Shape& sample, int64_t classes, const std::string& name) {
+  if (classes == 0 || !TakesOneClass(model)) return;
   const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample.Insert(BatchAxis(model), 1)}});
-  if (classes == 0 || !TakesOneClass(model) || !shapes.outputs[0] || shapes.outputs[0]->rank() != 2) return;
+  if (!shapes.outputs[0] || shapes.outputs[0]->rank() != 2) return;
   const int64_t has = (*shapes.outputs[0])[1];
   if (has <= classes) return;
   LogLine(LogLevel::kWarning,
