@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/library_functions.h"
 #include "base/log.h"
 #include "engine/cuda/switch.h"
 
@@ -16,31 +17,8 @@ namespace bindery::cuda {
 // By the loader's search path, else from the toolkit's folder: CUDA_HOME's, into which packages of PyPI are laid, too, or
 // the usual one. Null if it is not there; never closed. `problem`: the loader's reason.
 void* OpenLibrary(const std::string& file, std::string* problem = nullptr);
-
-// Finds a library's functions by their names. A table of functions begins with one, `find`, by which the pointers behind
-// it become what they are:
-//   decltype(&::cuInit) init = find("cuInit");
-class LibraryFunctions {
- public:
-  struct Found {
-    void* address;
-    template <class Function>
-    operator Function*() const {
-      return reinterpret_cast<Function*>(address);
-    }
-  };
-  LibraryFunctions() = default;  // of no library: all are null
-  // Throws DeviceError with the loader's reason.
-  explicit LibraryFunctions(const std::string& file);
-  // `who` lacks what is not found.
-  LibraryFunctions(void* handle, std::string who) : who_(std::move(who)), handle_(handle) {}
-  // Throws DeviceError, naming the function, if it has none of this name.
-  Found operator()(const char* name) const;
-
- private:
-  std::string who_;
-  void* handle_ = nullptr;
-};
+// Throws DeviceError with the loader's reason.
+LibraryFunctions OpenFunctions(const std::string& file);
 
 // Of a library: a table of functions has one, `kAbout`.
 struct AboutLibrary {
@@ -62,7 +40,7 @@ class ChosenLibrary {
   }
   // Throws DeviceError if it cannot be opened.
   static ApiPtr Open(const std::string& file) {
-    return std::make_shared<const Api>(Api{.find = LibraryFunctions(file)});
+    return std::make_shared<const Api>(Api{.find = OpenFunctions(file)});
   }
   void Use(ApiPtr api) {
     const std::lock_guard lock(mutex_);

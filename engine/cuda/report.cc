@@ -20,7 +20,7 @@ template <class Function, class Version>
 CudaReport::Library Look(const char* name, const std::string& file, const char* function, const Version& version) {
   CudaReport::Library library{.name = name};
   try {
-    const cuda::LibraryFunctions find(file);
+    const LibraryFunctions find = cuda::OpenFunctions(file);
     Function* const get = find(function);
     library.version = version(get);
     if (library.version.empty()) library.problem = fmt::format("{} failed", function);

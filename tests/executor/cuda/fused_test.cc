@@ -357,7 +357,7 @@ TEST_F(CudaFusedTest, NvidiasOwnMakesOneAccessOfAPack) {
   std::string problem;
   const cuda::NvrtcPtr api = NvidiasOwn(&problem);
   if (!api) GTEST_SKIP() << problem;
-  const cuda::LibraryFunctions find("libnvrtc.so.13");
+  const LibraryFunctions find = cuda::OpenFunctions("libnvrtc.so.13");
   cuda::NvrtcResult (*get_ptx_size)(cuda::NvrtcProgram*, size_t*) = find("nvrtcGetPTXSize");
   cuda::NvrtcResult (*get_ptx)(cuda::NvrtcProgram*, char*) = find("nvrtcGetPTX");
   std::vector<const char*> names, texts;
