@@ -36,6 +36,7 @@
 #include "engine/range_work.h"
 #include "engine/row_tensors.h"
 #include "kvstore/compression.h"
+#include "kvstore/processes.h"
 
 namespace bindery {
 
@@ -69,6 +70,10 @@ class KVStore {
  public:
   // Without an engine: DefaultEngine().
   static std::unique_ptr<KVStore> Create(KVStoreType type, std::shared_ptr<Engine> engine = nullptr);
+  // Of several processes (`dist_sync` elsewhere), all of which make the same calls: values are summed over each one's
+  // devices and then over the processes, in their order, to the same bits on all, and updaters run on each. Init takes
+  // the first process's value. No rows, and no MakeReduction: a trainer has TrainerOptions::processes.
+  static std::unique_ptr<KVStore> Create(KVStoreType type, std::shared_ptr<Engine> engine, ProcessesPtr processes);
   virtual ~KVStore() = default;
 
   virtual KVStoreType type() const = 0;

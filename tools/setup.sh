@@ -45,6 +45,7 @@ if [ "${1:-}" = --tests ]; then
   packages+='clang-16            the compiler of tests, and of all under sanitizers
 libclang-rt-16-dev  what runs with sanitizers
 lld-16              its linker
+openmpi-bin         tests: several processes
 '
 fi
 

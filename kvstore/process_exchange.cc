@@ -1,0 +1,47 @@
+#include "kvstore/process_exchange.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace bindery {
+
+void ProcessExchange::Append(Options options, StepParts* parts) const {
+  // An operation that reads what has failed is not run, but this one has to be. So another one looks, and leaves a note.
+  const auto is_there = std::make_shared<bool>(false);
+  const VarPtr seen = engine_->NewVar();
+  Operation look{.name = options.name, .device = options.device, .reads = options.own, .writes = {seen}};
+  for (const Tensor& value : options.values) look.reads.push_back(value.var());
+  look.run = [is_there](const OpContext&) { *is_there = true; };
+  parts->push_back(std::move(look));
+
+  Operation exchange{.name = options.name,
+                     .device = options.device,
+                     .reads = std::move(options.together),
+                     .writes = {seen},
+                     .updates = {order_}};  // and so a part by itself (engine/step.h)
+  std::vector<Processes::Values> values;
+  for (const Tensor& value : options.values) {
+    exchange.writes.push_back(value.var());
+    values.push_back({value.dtype(), value.data(), value.elements()});
+  }
+  exchange.run = [processes = processes_, tensors = std::move(options.values), values = std::move(values), is_there,
+                  hear = std::move(options.hear)](const OpContext& context) {
+    Word mine = context.payload ? *static_cast<const Word*>(context.payload) : Word{};
+    mine.good = std::exchange(*is_there, false);
+    std::vector<Word> words(static_cast<size_t>(processes->size()));
+    processes->AllGather(&mine, words.data(), sizeof(Word));
+    for (const Word& word : words) {
+      const auto process = &word - words.data();
+      if (!word.good) Throw("process {} of {} failed at this step", process, words.size());
+      if (word.step != mine.step) {
+        Throw("the processes are not at the same step: process {} is at {}, process {} at {}", processes->rank(),
+              mine.step, process, word.step);
+      }
+    }
+    processes->AllReduceSum(values, hear ? hear(words) : std::vector<double>());
+  };
+  parts->push_back(std::move(exchange));
+}
+
+}  // namespace bindery

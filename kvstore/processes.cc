@@ -1,0 +1,224 @@
+#include "kvstore/processes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace bindery {
+namespace {
+
+constexpr int kReasonBytes = 1024;
+
+// What each tells the others before a call.
+struct Meeting {
+  int32_t call = 0;
+  int32_t rank = 0;
+  int64_t bytes = 0;
+};
+
+}  // namespace
+
+const char* Processes::NameOf(Call call) {
+  switch (call) {
+    case Call::kBarrier: return "Barrier";
+    case Call::kAllGather: return "AllGather of bytes";
+    case Call::kTexts: return "AllGather of texts";
+    case Call::kBroadcast: return "Broadcast of bytes";
+    case Call::kText: return "Broadcast of a text";
+    case Call::kSum: return "AllReduceSum";
+    case Call::kLeave: return "Leave";
+  }
+  return "";
+}
+
+void Processes::Break(const std::string& why) {
+  if (broken_.empty()) broken_ = why;
+  throw Error(broken_);
+}
+
+template <class Function>
+void Processes::Guarded(const Function& run) {
+  if (!broken_.empty()) throw Error(broken_);
+  if (size_ == 1) return;
+  try {
+    run();
+  } catch (const std::exception& error) {
+    const auto* own = dynamic_cast<const Error*>(&error);
+    Break(own ? own->message() : error.what());
+  }
+}
+
+void Processes::Meet(Call call, int64_t bytes) {
+  const Meeting mine{static_cast<int32_t>(call), rank_, bytes};
+  std::vector<Meeting> all(static_cast<size_t>(size_));
+  DoAllGather(&mine, all.data(), sizeof(Meeting));
+  const auto leaves = [](const Meeting& meeting) { return meeting.call == static_cast<int32_t>(Call::kLeave); };
+  const auto leaver = std::ranges::find_if(all, leaves);
+  if (leaver != all.end()) {
+    std::string reasons(static_cast<size_t>(size_) * kReasonBytes, '\0');
+    const std::string none(kReasonBytes, '\0');
+    if (call != Call::kLeave) DoAllGather(none.data(), reasons.data(), kReasonBytes);
+    if (call == Call::kLeave) return;
+    const auto process = leaver - all.begin();
+    Throw("process {} of {} has stopped: {}", process, size_, std::string(reasons.c_str() + process * kReasonBytes));
+  }
+  for (const Meeting& other : all) {
+    if (other.call != mine.call) {
+      Throw("the processes are not at the same place: process {} calls {}, process {} calls {}", rank_, NameOf(call),
+            other.rank, NameOf(static_cast<Call>(other.call)));
+    }
+    if (other.bytes != bytes) {
+      Throw("{}: process {} has {} bytes, process {} has {}", NameOf(call), rank_, bytes, other.rank, other.bytes);
+    }
+  }
+}
+
+void Processes::Leave(const std::string& why) noexcept {
+  try {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!lock.try_lock_for(std::chrono::seconds(1)) || !broken_.empty()) return;
+    broken_ = "this process has left the others: " + why;
+    if (size_ == 1) return;
+    Meet(Call::kLeave, 0);
+    std::string reason = why.substr(0, kReasonBytes - 1);
+    reason.resize(kReasonBytes, '\0');
+    std::string reasons(static_cast<size_t>(size_) * kReasonBytes, '\0');
+    DoAllGather(reason.data(), reasons.data(), kReasonBytes);
+  } catch (...) {  // the others cannot be told
+  }
+}
+
+// In pieces, each of which is of all processes.
+void Processes::Gather(const void* mine, void* all, int64_t bytes) {
+  const int64_t most = std::max<int64_t>(1, kMostBytes / size_);
+  if (bytes <= most) {
+    if (bytes > 0) DoAllGather(mine, all, bytes);
+    return;
+  }
+  buffer_.resize(static_cast<size_t>(most * size_));
+  for (int64_t begin = 0; begin < bytes; begin += most) {
+    const int64_t piece = std::min(most, bytes - begin);
+    DoAllGather(static_cast<const char*>(mine) + begin, buffer_.data(), piece);
+    for (int64_t i = 0; i < size_; ++i) {
+      std::memcpy(static_cast<char*>(all) + i * bytes + begin, buffer_.data() + i * piece, static_cast<size_t>(piece));
+    }
+  }
+}
+
+void Processes::Spread(void* data, int64_t bytes) {
+  for (int64_t begin = 0; begin < bytes; begin += kMostBytes) {
+    DoBroadcast(static_cast<char*>(data) + begin, std::min(kMostBytes, bytes - begin));
+  }
+}
+
+void Processes::Barrier() {
+  const std::lock_guard lock(mutex_);
+  Guarded([&] { Meet(Call::kBarrier, 0); });
+}
+
+void Processes::AllGather(const void* mine, void* all, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (size_ == 1 && bytes > 0) std::memcpy(all, mine, static_cast<size_t>(bytes));
+  Guarded([&] {
+    Meet(Call::kAllGather, bytes);
+    Gather(mine, all, bytes);
+  });
+}
+
+std::vector<std::string> Processes::AllGather(const std::string& mine) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> texts = {mine};
+  Guarded([&] {
+    Meet(Call::kTexts, 0);
+    const auto length = static_cast<int64_t>(mine.size());
+    std::vector<int64_t> lengths(static_cast<size_t>(size_));
+    DoAllGather(&length, lengths.data(), sizeof(length));
+    const auto longest = static_cast<size_t>(std::ranges::max(lengths));
+    std::string padded = mine;
+    padded.resize(longest);
+    std::string all(CheckedMul(static_cast<int64_t>(longest), size_), '\0');
+    Gather(padded.data(), all.data(), static_cast<int64_t>(longest));
+    texts.clear();
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      texts.push_back(all.substr(i * longest, static_cast<size_t>(lengths[i])));
+    }
+  });
+  return texts;
+}
+
+void Processes::Broadcast(void* data, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Guarded([&] {
+    Meet(Call::kBroadcast, bytes);
+    Spread(data, bytes);
+  });
+}
+
+void Processes::Broadcast(std::string* text) {
+  const std::lock_guard lock(mutex_);
+  Guarded([&] {
+    Meet(Call::kText, 0);
+    auto length = static_cast<int64_t>(text->size());
+    DoBroadcast(&length, sizeof(length));
+    if (rank_ != 0) text->assign(static_cast<size_t>(length), '\0');
+    Spread(text->data(), length);
+  });
+}
+
+// Range by range: each process gets a part of the range from all, sums it, and gives the sum to all.
+template <class T>
+void Processes::Sum(T* data, int64_t elements, std::span<const double> weights) {
+  const int64_t most = std::max<int64_t>(1, kMostBytes / static_cast<int64_t>(sizeof(T)) / size_);
+  for (int64_t begin = 0; begin < elements; begin += most * size_) {
+    const int64_t here = std::min(most * size_, elements - begin), part = CeilDiv(here, int64_t{size_});
+    const auto bytes = static_cast<size_t>(part) * sizeof(T);
+    buffer_.resize(static_cast<size_t>(size_) * bytes);
+    sums_.resize(static_cast<size_t>(size_) * bytes);
+    T* const padded = reinterpret_cast<T*>(sums_.data());
+    std::copy_n(data + begin, here, padded);
+    std::fill(padded + here, padded + part * size_, T{0});
+    DoAllToAll(padded, buffer_.data(), static_cast<int64_t>(bytes));
+    T* const sum = padded;
+    const T* const parts = reinterpret_cast<const T*>(buffer_.data());
+    for (int process = 0; process < size_; ++process) {
+      const T* const own = parts + process * part;
+      const T weight = weights.empty() ? T{1} : static_cast<T>(weights[static_cast<size_t>(process)]);
+      if (process == 0) {
+        for (int64_t i = 0; i < part; ++i) sum[i] = weight * own[i];
+      } else {
+        for (int64_t i = 0; i < part; ++i) sum[i] += weight * own[i];
+      }
+    }
+    DoAllGather(sum, buffer_.data(), static_cast<int64_t>(bytes));
+    std::copy_n(parts, here, data + begin);
+  }
+}
+
+void Processes::AllReduceSum(std::span<const Values> values, std::span<const double> weights) {
+  int64_t bytes = 0;
+  for (const Values& value : values) {
+    if (value.dtype != DType::kFloat32 && value.dtype != DType::kFloat64) {
+      Throw("AllReduceSum: float32 and float64 are summed over processes, not {}", value.dtype);
+    }
+    bytes = CheckedAdd(bytes, CheckedMul(value.elements, SizeOf(value.dtype)));
+  }
+  Check(weights.empty() || std::ssize(weights) == size_, "a weight for each process");
+  const std::lock_guard lock(mutex_);
+  Guarded([&] {
+    Meet(Call::kSum, bytes);
+    for (const Values& value : values) {
+      if (value.dtype == DType::kFloat32) {
+        Sum(static_cast<float*>(value.data), value.elements, weights);
+      } else {
+        Sum(static_cast<double*>(value.data), value.elements, weights);
+      }
+    }
+  });
+}
+
+}  // namespace bindery

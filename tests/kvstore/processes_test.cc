@@ -1,0 +1,189 @@
+// Collectives among processes: their values, their order, and what becomes of those who fail.
+#include "kvstore/processes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "kvstore/kvstore.h"
+#include "tests/message_of.h"
+#include "tests/thread_processes.h"
+
+namespace bindery {
+namespace {
+
+template <class T>
+std::vector<T> Drawn(int64_t count, uint64_t seed) {
+  PhiloxStream stream(seed, "values");
+  std::vector<T> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<T>(stream.Uniform() - 0.5));
+  return values;
+}
+
+template <class T>
+Processes::Values Of(DType dtype, std::vector<T>* values) {
+  return {dtype, values->data(), std::ssize(*values)};
+}
+
+// In the order of the processes, to the bit; lengths that the pieces of an exchange do not divide, too.
+TEST(Processes, SumsAreInTheOrderOfTheProcesses) {
+  for (const int count : {1, 2, 3, 5}) {
+    for (const int64_t elements : {0, 1, 2, 7, 100'003, 3'000'001}) {
+      std::vector<float> expected = Drawn<float>(elements, 0);
+      for (int other = 1; other < count; ++other) {
+        const std::vector<float> values = Drawn<float>(elements, static_cast<uint64_t>(other));
+        for (size_t i = 0; i < expected.size(); ++i) expected[i] += values[i];
+      }
+      ExpectProcesses(count, [&](const ProcessesPtr& processes) {
+        std::vector<float> values = Drawn<float>(elements, static_cast<uint64_t>(processes->rank()));
+        std::vector<double> ones = {1.0, 2.0};
+        const Processes::Values both[] = {Of(DType::kFloat32, &values), Of(DType::kFloat64, &ones)};
+        processes->AllReduceSum(both);
+        EXPECT_TRUE(values == expected);
+        EXPECT_EQ(ones, (std::vector<double>{1.0 * count, 2.0 * count}));
+      });
+    }
+  }
+}
+
+TEST(Processes, SumsAreWeighed) {
+  ExpectProcesses(3, [](const ProcessesPtr& processes) {
+    std::vector<double> values = {1.0, std::pow(10, processes->rank())};
+    const std::vector<double> weights = {0.5, 2, 3};
+    const Processes::Values all[] = {Of(DType::kFloat64, &values)};
+    processes->AllReduceSum(all, weights);
+    EXPECT_EQ(values, (std::vector<double>{5.5, 320.5}));
+  });
+}
+
+TEST(Processes, BytesAndTextsOfAnyLengthAreGatheredAndBroadcast) {
+  ExpectProcesses(3, [](const ProcessesPtr& processes) {
+    const auto text_of = [](int rank) { return std::string(static_cast<size_t>(rank) * 5'000'000, 'a' + rank); };
+    EXPECT_EQ(processes->AllGather(text_of(processes->rank())),
+              (std::vector<std::string>{text_of(0), text_of(1), text_of(2)}));
+    std::string text = processes->rank() == 0 ? text_of(1) : "mine";
+    processes->Broadcast(&text);
+    EXPECT_EQ(text, text_of(1));
+    text = processes->rank() == 0 ? "" : "mine";
+    processes->Broadcast(&text);
+    EXPECT_EQ(text, "");
+    std::vector<int64_t> numbers(1'000'000, processes->rank());
+    std::vector<int64_t> all(3'000'000, -1);
+    processes->AllGather(numbers.data(), all.data(), 8'000'000);
+    for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int64_t>(i / 1'000'000));
+    processes->Broadcast(numbers.data(), 8'000'000);
+    EXPECT_EQ(numbers, std::vector<int64_t>(1'000'000, 0));
+    processes->Barrier();
+  });
+}
+
+TEST(Processes, CallsThatDoNotFitAreErrorsOnAll) {
+  const std::vector<std::string> errors = RunProcesses(2, [](const ProcessesPtr& processes) {
+    std::vector<double> values(processes->rank() == 0 ? 2 : 3);
+    const Processes::Values all[] = {Of(DType::kFloat64, &values)};
+    processes->AllReduceSum(all);
+  });
+  EXPECT_EQ(errors[0], "Error: AllReduceSum: process 0 has 16 bytes, process 1 has 24");
+  EXPECT_EQ(errors[1], "Error: AllReduceSum: process 1 has 24 bytes, process 0 has 16");
+  const std::vector<std::string> places = RunProcesses(2, [](const ProcessesPtr& processes) {
+    if (processes->rank() == 0) {
+      processes->Barrier();
+    } else {
+      processes->AllGather(std::string("text"));
+    }
+  });
+  EXPECT_EQ(places[0],
+            "Error: the processes are not at the same place: process 0 calls Barrier, process 1 calls AllGather of "
+            "texts");
+  ExpectProcesses(2, [](const ProcessesPtr& processes) {
+    int32_t number = 0;
+    const Processes::Values all[] = {{DType::kInt32, &number, 1}};
+    EXPECT_EQ(MessageOf<Error>([&] { processes->AllReduceSum(all); }),
+              "Error: AllReduceSum: float32 and float64 are summed over processes, not int32");
+    processes->Barrier();  // nothing was exchanged, so nothing is broken
+  });
+}
+
+TEST(Processes, WhoLeavesIsHeardByAll) {
+  const std::vector<std::string> errors = RunProcesses(3, [](const ProcessesPtr& processes) {
+    processes->Barrier();
+    if (processes->rank() == 1) Throw<DataError>("\"x.csv\" cannot be read");
+    EXPECT_EQ(MessageOf<Error>([&] { processes->Barrier(); }),
+              "Error: process 1 of 3 has stopped: its program has ended");
+    processes->Barrier();  // throws the same, at once
+  });
+  EXPECT_EQ(errors[0], "Error: process 1 of 3 has stopped: its program has ended");
+  EXPECT_EQ(errors[1], "DataError: \"x.csv\" cannot be read");
+  const std::vector<std::string> said = RunProcesses(2, [](const ProcessesPtr& processes) {
+    if (processes->rank() == 0) processes->Leave(std::string(5000, 'x'));
+    processes->Barrier();
+  });
+  EXPECT_EQ(said[0], "Error: this process has left the others: " + std::string(5000, 'x'));
+  EXPECT_EQ(said[1], "Error: process 0 of 2 has stopped: " + std::string(1023, 'x'));
+}
+
+// Keys are pushed while their values are not there yet, on some processes later than on others.
+TEST(ProcessStore, SumsOverDevicesAndThenOverProcesses) {
+  ExpectProcesses(3, [](const ProcessesPtr& processes) {
+    const auto engine = MakeThreadedEngine();
+    const auto store = KVStore::Create(KVStoreType::kDevice, engine, processes);
+    EXPECT_EQ(store->rank(), processes->rank());
+    EXPECT_EQ(store->size(), 3);
+    HostTensor first(DType::kFloat32, {2});
+    first.Set(0, 10.0 * (processes->rank() + 1));
+    store->Init("w", first);
+    store->Init("v", first);
+    const Tensor a(engine, Cpu(0), DType::kFloat32, {2}), b(engine, Cpu(1), DType::kFloat32, {2});
+    const Tensor out(engine, Cpu(1), DType::kFloat32, {2});
+    store->Pull("w", std::vector{out});
+    EXPECT_EQ(out.ToHost().At(0), 10);  // the first process's
+    for (int step = 0; step < 20; ++step) {
+      a.Fill(processes->rank() + 1);
+      b.Fill(10 * step);
+      store->Push("w", std::vector{a, b}, step % 3);
+      store->PushPull("v", std::vector{b}, std::vector{out}, -step);
+      EXPECT_EQ(out.ToHost().At(1), 30 * step);
+      store->Pull("w", std::vector{out});
+      EXPECT_EQ(out.ToHost().At(1), 6 + 30 * step);
+    }
+    store->SetUpdater([](const Key&, DType, const void* sum, void* stored, int64_t elements) {
+      for (int64_t i = 0; i < elements; ++i) {
+        static_cast<float*>(stored)[i] -= 0.5f * static_cast<const float*>(sum)[i];
+      }
+    });
+    store->Push("v", std::vector{a});
+    store->Pull("v", std::vector{out});
+    EXPECT_EQ(out.ToHost().At(1), 30 * 19 - 3);
+    store->Barrier();
+    EXPECT_EQ(MessageOf<Error>([&] { store->Push("x", std::vector{a}); }), "Error: key \"x\" is not initialised");
+  });
+}
+
+// A value that fails on one process fails on all, and the next one is whole again.
+TEST(ProcessStore, AFailedValueFailsEverywhere) {
+  ExpectProcesses(2, [](const ProcessesPtr& processes) {
+    const auto engine = MakeThreadedEngine();
+    const auto store = KVStore::Create(KVStoreType::kDevice, engine, processes);
+    store->Init(3, HostTensor(DType::kFloat32, {2}));
+    const Tensor value(engine, Cpu(0), DType::kFloat32, {2}), out(engine, Cpu(0), DType::kFloat32, {2});
+    if (processes->rank() == 1) {
+      engine->Push({.name = "bad", .device = Cpu(0), .writes = {value.var()}, .run = [](const OpContext&) {
+                      Throw<NumericError>("it is not finite");
+                    }});
+    }
+    store->PushPull(3, std::vector{value}, std::vector{out});
+    const std::string message = MessageOf<Error>([&] { out.Wait(); });
+    EXPECT_NE(message.find("process 1 of 2 failed at this step"), std::string::npos) << message;
+    value.Fill(2);
+    store->PushPull(3, std::vector{value}, std::vector{out});
+    EXPECT_EQ(out.ToHost().At(0), 4);
+  });
+}
+
+}  // namespace
+}  // namespace bindery
