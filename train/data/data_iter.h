@@ -49,6 +49,10 @@ class DataIter {
   // Does Next never return null? Then is_new_epoch tells where an epoch ends, and Reset is not needed.
   virtual bool repeats() const { return false; }
 
+  // Among how many processes batches are shared out: each has an iterator of its own, which gives its part of every
+  // batch, of batch_size() samples, while samples(), epochs and the state are those of all parts together.
+  virtual int64_t parts() const { return 1; }
+
   virtual IterState SaveState() const = 0;
   // Throws CheckpointError for a state of another iterator, or one that does not fit the data.
   virtual void LoadState(const IterState& state) = 0;

@@ -8,7 +8,8 @@ namespace bindery {
 
 PrefetchIter::PrefetchIter(std::unique_ptr<DataIter> source, int depth)
     : source_(std::move(source)), depth_(static_cast<size_t>(depth)), data_(source_->ProvideData()),
-      label_(source_->ProvideLabel()), batch_size_(source_->batch_size()), samples_(source_->samples()) {
+      label_(source_->ProvideLabel()), batch_size_(source_->batch_size()), samples_(source_->samples()),
+      parts_(source_->parts()) {
   if (depth < 1) Throw("PrefetchIter: expected a depth of at least 1, got {}", depth);
   handed_out_ = Describe(nullptr);
   Start();

@@ -39,6 +39,7 @@ class PrefetchIter : public DataIter {
   double previous_epoch_detail() const override { return handed_out_.previous_epoch_detail; }
   bool is_new_epoch() const override { return handed_out_.is_new_epoch; }
   bool repeats() const override { return source_->repeats(); }
+  int64_t parts() const override { return parts_; }
 
   IterState SaveState() const override { return handed_out_.state; }
   void LoadState(const IterState& state) override;
@@ -64,7 +65,7 @@ class PrefetchIter : public DataIter {
   const std::unique_ptr<DataIter> source_;
   const size_t depth_;
   const std::vector<DataDesc> data_, label_;
-  const int64_t batch_size_, samples_;
+  const int64_t batch_size_, samples_, parts_;
   Item handed_out_;  // its batch is not kept
 
   std::mutex mutex_;  // guards:

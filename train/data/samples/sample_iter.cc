@@ -8,19 +8,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "train/data/feed.h"
+#include "train/data/part_iter.h"
 
 namespace bindery {
 namespace {
 
 ArrayIter NumbersOf(const SampleSource& source, const SampleIterOptions& options) {
-  if (options.parts < 1 || options.part < 0 || options.part >= options.parts) {
-    Throw<DataError>("part {} of {}: expected a part from 0 to the number of parts less one", options.part,
-                     options.parts);
-  }
-  if (options.batch_size % options.parts != 0) {
-    Throw<DataError>("batch size {}: it is that of all parts together, but cannot be shared out among {}",
-                     options.batch_size, options.parts);
-  }
+  CheckPart(options.part, options.parts, options.batch_size);
   HostTensor numbers(DType::kInt64, {source.samples()});
   for (int64_t i = 0; i < source.samples(); ++i) numbers.data<int64_t>()[static_cast<size_t>(i)] = i;
   return ArrayIter({{"number", std::make_shared<const HostTensor>(std::move(numbers)), ""}}, {},
@@ -52,16 +46,18 @@ std::shared_ptr<const Batch> SampleIter::Next() {
   const int64_t position = before.at("position"), sweep = before.at("sweep");
   const BatchPtr whole = numbers_.Next();
   if (whole == nullptr) return nullptr;
-  const auto total = static_cast<int64_t>(whole->index.size());
-  const int64_t rows = CeilDiv(total, options_.parts), first = options_.part * rows;
+  const auto part = PartOf(*whole, std::ssize(whole->index), options_.part, options_.parts);
+  if (!part) return nullptr;
   std::vector<int64_t> index, sweeps;
-  for (int64_t row = first; row < first + rows; ++row) {
+  for (const int64_t row : part->rows) {
     const bool real = row < whole->samples;
-    index.push_back(whole->index[static_cast<size_t>(row < total ? row : 0)]);
+    index.push_back(whole->index[static_cast<size_t>(row)]);
     sweeps.push_back(real ? sweep + FloorDiv(position + row, samples()) : sweep);
   }
   try {
-    return Make(std::move(index), sweeps, std::clamp<int64_t>(whole->samples - first, 0, rows));
+    const std::shared_ptr<Batch> batch = Make(std::move(index), sweeps, part->samples);
+    if (options_.parts > 1) batch->first = part->rows[0];
+    return batch;
   } catch (...) {
     numbers_.LoadState(before);
     throw;

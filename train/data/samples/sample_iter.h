@@ -6,9 +6,8 @@
 // Order and epochs are an ArrayIter's of the samples' numbers, so are the kinds of last batch. A sample drawn in sweep
 // n (they are counted from 0) is made as that sweep's, wherever the batch lies.
 //
-// Parts. With `parts` processes, each takes its part of every batch, the same number of rows: together they train just
-// the batches that one process would, and the state of one is that of all, also for another number of them. Where a
-// short batch does not come out even, the last parts have padding.
+// Parts. With `parts` processes, each takes its part of every batch (PartOf, train/data/part_iter.h): together they train
+// just the batches that one process would, and the state of one is that of all, also for another number of them.
 //
 // Damaged samples. They are errors, which come again at the same place; or skipped: the row becomes padding, a warning
 // is logged, and skipped() counts. A batch of which no sample is left is an error all the same.
@@ -48,6 +47,7 @@ class SampleIter : public DataIter {
   double previous_epoch_detail() const override { return numbers_.previous_epoch_detail(); }
   bool is_new_epoch() const override { return numbers_.is_new_epoch(); }
   bool repeats() const override { return numbers_.repeats(); }
+  int64_t parts() const override { return options_.parts; }
 
   int64_t skipped() const { return skipped_; }  // damaged samples so far, by this part; "skipped" in the state
 

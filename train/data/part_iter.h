@@ -1,0 +1,66 @@
+// PartIter: one process's part of the batches that another iterator gives, which is the same in all processes:
+//
+//   PartIter train(std::make_unique<ArrayIter>(data, labels, options), processes->rank(), processes->size());
+//
+// Together they train just the batches that one process would, with the same random numbers, and the state of one is
+// that of all, also for another number of parts. Each makes the whole batch first: where that is much work, as with
+// images, the source had better make its part alone (SampleIterOptions).
+//
+// Thread safety: none; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/data/data_iter.h"
+
+namespace bindery {
+
+// Which rows of a batch are a part of it: samples that follow each other, in each part as many but for one, and padding
+// behind them, so that all parts have the same number of rows. No value if there are fewer samples than parts: such a
+// batch, the last one of a sweep, is left out.
+struct PartOfBatch {
+  std::vector<int64_t> rows;  // of the batch
+  int64_t samples = 0;        // of these rows, the first ones
+};
+std::optional<PartOfBatch> PartOf(const Batch& batch, int64_t rows, int64_t part, int64_t parts);
+
+class PartIter : public DataIter {
+ public:
+  // Throws DataError for a part that there is not, and for a batch size that `parts` does not divide.
+  PartIter(std::unique_ptr<DataIter> source, int64_t part, int64_t parts);
+
+  std::vector<DataDesc> ProvideData() const override { return Describe(source_->ProvideData()); }
+  std::vector<DataDesc> ProvideLabel() const override { return Describe(source_->ProvideLabel()); }
+  int64_t batch_size() const override { return source_->batch_size() / parts_; }
+  int64_t samples() const override { return source_->samples(); }
+
+  std::shared_ptr<const Batch> Next() override;
+  void Reset() override { source_->Reset(); }
+
+  int64_t epoch() const override { return source_->epoch(); }
+  double epoch_detail() const override { return source_->epoch_detail(); }
+  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
+  bool is_new_epoch() const override { return source_->is_new_epoch(); }
+  bool repeats() const override { return source_->repeats(); }
+  int64_t parts() const override { return parts_; }
+
+  IterState SaveState() const override { return source_->SaveState(); }
+  void LoadState(const IterState& state) override { source_->LoadState(state); }
+  std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }
+
+ private:
+  std::vector<DataDesc> Describe(std::vector<DataDesc> arrays) const;
+
+  const std::unique_ptr<DataIter> source_;
+  const int64_t part_, parts_;
+};
+
+// Throws DataError as the constructor does.
+void CheckPart(int64_t part, int64_t parts, int64_t batch_size);
+
+}  // namespace bindery
