@@ -34,6 +34,9 @@ struct Checkpoint {
 // or a batch below 0; the old file is then untouched.
 void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {});
+// The same bytes without a file, for another process.
+std::string CheckpointToBytes(const Checkpoint& checkpoint);
+Checkpoint CheckpointFromBytes(const std::string& bytes, const ModelLimits& limits = {});
 // Its info alone: verifies the header, and reads no tensor. Throws CheckpointError.
 std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path);
 

@@ -2,8 +2,12 @@
 // really has: first the frame, then the header, then all tensors together, then each tensor's bytes.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -21,6 +25,8 @@ class Reader {
  public:
   Reader(const std::string& path, const ModelLimits& limits)
       : file_(path, fmt::format("\"{}\"", path.c_str())), limits_(limits) {}
+  Reader(int descriptor, const std::string& path, const ModelLimits& limits)
+      : file_(descriptor, path, fmt::format("\"{}\"", path)), limits_(limits) {}
 
   Checkpoint Read() {
     const CheckpointPreamble preamble = ReadPreamble();
@@ -222,11 +228,11 @@ class Reader {
   const ModelLimits limits_;
 };
 
-// What `read` makes of a Reader of the file.
+// What `read` gives, which reads the file.
 template <class Read>
-auto ReadFrom(const std::string& path, const ModelLimits& limits, const Read& read) {
+auto ReadFrom(const std::string& path, const Read& read) {
   try {
-    return read(Reader(path, limits));
+    return read();
   } catch (const DataError& error) {  // of the file
     throw CheckpointError(error.message());
   } catch (const std::bad_alloc&) {  // the header
@@ -239,11 +245,29 @@ auto ReadFrom(const std::string& path, const ModelLimits& limits, const Read& re
 }  // namespace
 
 std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path) {
-  return ReadFrom(path, {}, [](Reader&& reader) { return reader.ReadInfo(); });
+  return ReadFrom(path, [&] { return Reader(path, {}).ReadInfo(); });
 }
 
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits) {
-  return ReadFrom(path, limits, [](Reader&& reader) { return reader.Read(); });
+  return ReadFrom(path, [&] { return Reader(path, limits).Read(); });
+}
+
+// By a file that has no name.
+Checkpoint CheckpointFromBytes(const std::string& bytes, const ModelLimits& limits) {
+  const std::string name = "checkpoint in memory";
+  const int file = memfd_create(name.c_str(), MFD_CLOEXEC);
+  if (file < 0) Throw<CheckpointError>("a {} cannot be made: {}", name, std::strerror(errno));
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t count = write(file, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const std::string problem = std::strerror(errno);
+      close(file);
+      Throw<CheckpointError>("a {} cannot be made: {}", name, problem);
+    }
+    done += static_cast<size_t>(count);
+  }
+  return ReadFrom(name, [&] { return Reader(file, name, limits).Read(); });
 }
 
 }  // namespace bindery

@@ -59,9 +59,10 @@ std::vector<const HostTensor*> MakeHeader(const Checkpoint& checkpoint, proto::C
   return tensors;
 }
 
-}  // namespace
-
-void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
+// Calls open(bytes), whose bytes(sink) gives all of them to a ByteSink. Throws before that for what cannot be written to
+// `path`.
+template <class Open>
+void Write(const Checkpoint& checkpoint, const std::string& path, const Open& open) {
   const auto [least, most] = std::minmax({checkpoint.step, checkpoint.epoch, checkpoint.batch_in_epoch});
   if (least < 0 || most > kMaxCheckpointStep) {
     Throw("a checkpoint's step {}, epoch {} and batch {} must be in 0..{}", checkpoint.step, checkpoint.epoch,
@@ -90,7 +91,7 @@ void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
     preamble.file_bytes = CheckedAdd(NextTensor(preamble.file_bytes), tensor->bytes());
   preamble.checksum = Checksum(&preamble, kPreambleChecked);
 
-  WriteFileAtomically(path, [&](const ByteSink& sink) {
+  open([&](const ByteSink& sink) {
     static constexpr char kZeros[kCheckpointAlignment] = {};
     sink(&preamble, kPreambleBytes);
     sink(message.data(), header_bytes);
@@ -102,6 +103,22 @@ void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
       end = begin + tensor->bytes();
     }
   });
+}
+
+}  // namespace
+
+void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
+  Write(checkpoint, path, [&](const auto& bytes) { WriteFileAtomically(path, bytes); });
+}
+
+std::string CheckpointToBytes(const Checkpoint& checkpoint) {
+  std::string all;
+  Write(checkpoint, "memory", [&](const auto& bytes) {
+    bytes([&](const void* data, int64_t count) {
+      all.append(static_cast<const char*>(data), static_cast<size_t>(count));
+    });
+  });
+  return all;
 }
 
 }  // namespace bindery
