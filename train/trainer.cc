@@ -58,6 +58,9 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   if (options_.metrics == kMetricsOfHeads) options_.metrics = DefaultMetrics(symbol);
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = MakeMetrics();
+  if (InProcesses() && options_.reproducible_block != 0) {
+    Throw("reproducible blocks are of one process: their bits would depend on the others");
+  }
 }
 
 std::unique_ptr<TrainingMetric> Trainer::MakeMetrics() const {
@@ -134,6 +137,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   }
   auto group = MakeGroup(symbol, bound);
   SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);
+  if (for_training) JoinProcesses(data, labels, group.get());
   std::unique_ptr<Updater> updater;
   if (for_training) {
     updater = std::make_unique<Updater>(
@@ -141,6 +145,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
                                     .kvstore = options_.kvstore,
                                     .store = options_.store,
+                                    .processes = options_.processes,
                                     .loss_scale = loss_scale,
                                     .average = ParseAveraging(options_.average),
                                     .multipliers = options_.multipliers,
@@ -166,10 +171,11 @@ void Trainer::Prepare(const DataIter& train) { Bind(train.ProvideData(), train.P
 
 // Of a table, where an update needs no more than the rows that a batch touched.
 bool Trainer::UpdatesRows() const {
-  return !ParseAveraging(options_.average) && MakeOptimizer(options_.optimizer)->measure() == nullptr;
+  return !InProcesses() && !ParseAveraging(options_.average) && MakeOptimizer(options_.optimizer)->measure() == nullptr;
 }
 
 Feed Trainer::BindFor(const DataIter& data, bool for_training) {
+  if (InProcesses()) CheckParts(data, for_training);
   Bind(data.ProvideData(), data.ProvideLabel(), for_training);
   return Feed(group_->options(), data);
 }
@@ -225,13 +231,16 @@ void Trainer::Sweep(DataIter& data, int64_t batches, const std::function<bool(co
 NamedValues Trainer::Score(DataIter& data, const std::string& metrics, int64_t batches) {
   const std::unique_ptr<TrainingMetric> metric =
       metrics.empty() ? MakeMetrics() : std::make_unique<TrainingMetric>(MakeMetric(metrics), symbol_);
-  Sweep(data, batches, [&](const BatchPtr& batch) {
-    try {
-      ScoreBatch(group_.get(), cut_, batch, metric.get());
-    } catch (const NumericError& e) {
-      Throw<NumericError>("{}: the model has diverged, or the data are not finite", WithoutOperation(e.message()));
-    }
-    return true;
+  TellingOthers([&] {
+    Sweep(data, batches, [&](const BatchPtr& batch) {
+      try {
+        ScoreBatch(group_.get(), cut_, batch, metric.get());
+      } catch (const NumericError& e) {
+        Throw<NumericError>("{}: the model has diverged, or the data are not finite", WithoutOperation(e.message()));
+      }
+      return true;
+    });
+    if (data.parts() > 1) SumOverProcesses(metric.get());
   });
   return metric->Get();
 }

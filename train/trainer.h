@@ -15,6 +15,11 @@
 // after the other: one step all the same, with one divisor, one decision whether it is committed, and metrics of the
 // whole batch. docs/training.md says where it is not as one batch: batch-norm.
 //
+// With TrainerOptions::processes a run is that of several processes (docs/several_machines.md). They all do the same: bind
+// the same graph, and call Fit and Score with their parts of the same data (DataIter::parts). A step is one of all of
+// them; what they report is of all, but within an epoch, where it is each one's own. The first one's parameters are
+// those that all begin with, and it alone writes checkpoints. One that fails ends the run of all.
+//
 // Thread safety: one thread at a time; RequestStop may come from any thread or signal handler.
 #pragma once
 
@@ -79,6 +84,7 @@ struct TrainerOptions {
   std::string balance = {};  // ParseBalancing: the workload follows measured speeds of devices; empty: it stays
   KVStoreType kvstore = KVStoreType::kDevice;
   StoreFactory store = {};                     // UpdaterOptions; one for each binding for training
+  ProcessesPtr processes = nullptr;            // that train together; null: this one alone
   std::vector<std::string> fixed_params = {};  // names or patterns: stay as they are (GroupOptions)
   MultiplierList multipliers = {};             // of learning rate and weight decay, by patterns: {{"conv*", 0.1}}
   ParamDTypes param_dtypes = {};               // GroupOptions
@@ -197,7 +203,7 @@ class Trainer {
   // optimizer and so on are possible, and logged as warnings.
   void Restore(const Checkpoint& checkpoint, DataIter* train = nullptr);
 
-  // Ends Fit before its next step, with a checkpoint if a folder is given; without one running, the next Fit before its
+  // Ends Fit before its next step (with processes, all of them, some steps later), with a checkpoint if a folder is given; without one running, the next Fit before its
   // first. Async-signal-safe.
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
   // Fit writes a checkpoint after its present step, if a folder is given, and goes on. Async-signal-safe.
@@ -234,6 +240,7 @@ class Trainer {
   void Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training);
   Feed BindFor(const DataIter& data, bool for_training);
   bool UpdatesRows() const;
+  FitResult FitAlone(DataIter& train, const FitOptions& options);
   // Pushes a step on the batch that the iterator has just given, and waits for the one before the last: two are in
   // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch. If it
   // overflowed the loss scale, the iterator is set back like that, too, and false returned: the batch comes again.
@@ -261,6 +268,29 @@ class Trainer {
   static void CheckOptimizerState(const Updater& updater, const HostTensorMap& state, const std::string& optimizer);
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
   std::unique_ptr<TrainingMetric> MakeMetrics() const;  // of the options
+  // With processes; nothing without (trainer_processes.cc).
+  bool InProcesses() const { return options_.processes && options_.processes->size() > 1; }
+  bool IsFirst() const { return !InProcesses() || options_.processes->rank() == 0; }
+  // Runs it; what it throws the others are told of.
+  template <class Function>
+  auto TellingOthers(const Function& run) {
+    try {
+      return run();
+    } catch (const std::exception& error) {
+      LeaveProcesses(error);
+      throw;
+    }
+  }
+  void LeaveProcesses(const std::exception& error) const noexcept;
+  void CheckParts(const DataIter& data, bool for_training) const;
+  // When a group is bound for training: throws Error unless all train the same; takes the first one's values.
+  void JoinProcesses(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+                     ExecutorGroup* group) const;
+  void ShareValues(bool merge_statistics, ExecutorGroup* group) const;
+  void SumOverProcesses(TrainingMetric* metric) const;
+  int64_t SamplesOfAll() const;  // of the epoch, in this run
+  std::optional<Checkpoint> FromFirst(std::optional<Checkpoint> checkpoint) const;
+  bool IsAskedToStop() const;
   std::string MetricsText() const;
 
   Symbol symbol_;

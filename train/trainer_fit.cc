@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "executor/tuning.h"
 #include "train/checkpoint/best_checkpoint.h"
@@ -44,7 +45,7 @@ class Trainer::Fitting final : public Learner {
 
   void Update() override {
     new_epoch_ = false;
-    while (!trainer_.stop_.load(std::memory_order_relaxed)) {
+    while (!trainer_.IsAskedToStop()) {
       if (!begun_) BeginEpoch();
       if (const BatchPtr batch = Next()) {
         if (Take(batch) && !AtEndOfEpoch()) return;
@@ -61,7 +62,7 @@ class Trainer::Fitting final : public Learner {
     // Until its end has been dealt with, an epoch is not done, whatever was trained on.
     constexpr double kAlmost = 1 - 1e-6;
     const bool by_batches = options_.epoch_batches > 0;
-    const auto trained = static_cast<double>(trainer_.batch_in_epoch_ * (by_batches ? 1 : train_.batch_size()));
+    const auto trained = static_cast<double>(trainer_.batch_in_epoch_ * (by_batches ? 1 : BatchSize()));
     const auto all = static_cast<double>(by_batches ? options_.epoch_batches : train_.samples());
     const double part = trained > 0 ? trained / all : 0;
     moment.epoch_detail = static_cast<double>(trainer_.epoch_) + std::min(part, kAlmost);
@@ -153,7 +154,7 @@ class Trainer::Fitting final : public Learner {
     begun_ = true;
     start_ = std::chrono::steady_clock::now();
     if (trainer_.batch_in_epoch_ == 0) trainer_.metric_->Reset();
-    before_ = trainer_.batch_in_epoch_ * train_.batch_size();
+    before_ = trainer_.batch_in_epoch_ * BatchSize();
     trainer_.samples_ = 0;
   }
 
@@ -188,7 +189,7 @@ class Trainer::Fitting final : public Learner {
                        .batch = trainer_.batch_in_epoch_,
                        .batches = BatchesOfEpoch(),
                        .step = step,
-                       .samples = before_ + trainer_.samples_,
+                       .samples = before_ + trainer_.samples_ * train_.parts(),
                        .learning_rate = trainer_.updater_->LearningRateOf(step),
                        .seconds = SecondsSince(start_),
                        .metric = trainer_.metric_.get()});
@@ -197,16 +198,19 @@ class Trainer::Fitting final : public Learner {
 
   int64_t BatchesOfEpoch() const {
     if (options_.epoch_batches > 0) return options_.epoch_batches;
-    return (train_.samples() + train_.batch_size() - 1) / train_.batch_size();
+    return CeilDiv(train_.samples(), BatchSize());
   }
+  int64_t BatchSize() const { return train_.batch_size() * train_.parts(); }  // of all processes
 
   void EndEpoch() {
     if (trainer_.batch_in_epoch_ == 0) Throw<DataError>("the training data have no batch");
     if (!train_.repeats() && options_.epoch_batches == 0) train_.Reset();
     Updater& updater = *trainer_.updater_;
+    trainer_.SumOverProcesses(trainer_.metric_.get());
+    trainer_.ShareValues(/*merge_statistics=*/true, trainer_.group_.get());
     report_ = {.epoch = trainer_.epoch_,
                .step = updater.step(),
-               .samples = trainer_.samples_,
+               .samples = trainer_.SamplesOfAll(),
                .seconds = SecondsSince(start_),
                .train = trainer_.metric_->Get()};
     report_.samples_per_second = static_cast<double>(report_.samples) / report_.seconds;
@@ -240,7 +244,9 @@ class Trainer::Fitting final : public Learner {
 
 void Trainer::Resume(const FitOptions& options, Loop* loop) {
   if (options.checkpoints.empty()) Throw("resume needs a folder of checkpoints");
-  std::optional<Checkpoint> newest = CheckpointStore(options.checkpoints, options.keep).LoadNewest();
+  std::optional<Checkpoint> newest;
+  if (IsFirst()) newest = CheckpointStore(options.checkpoints, options.keep).LoadNewest();
+  newest = FromFirst(std::move(newest));
   if (!newest) {
     // Somebody asked for it: a name that is misspelled looks the same.
     LogLine(LogLevel::kWarning,
@@ -256,6 +262,10 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
 }
 
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
+  return TellingOthers([&] { return FitAlone(train, options); });
+}
+
+FitResult Trainer::FitAlone(DataIter& train, const FitOptions& options) {
   if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
   if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
   if (options_.tuning != Tuning::kOff && options.resume && !options.checkpoints.empty()) {  // before anything is bound
@@ -263,7 +273,7 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
       AdoptTuningChoices(ValueOf(*info, kTuningChoices));
     }
   }
-  if (!options.checkpoints.empty() && !options.resume && !options.overwrite) {
+  if (IsFirst() && !options.checkpoints.empty() && !options.resume && !options.overwrite) {
     const int64_t step = updater_ ? updater_->step() : pending_ ? pending_->step : 0;
     if (const auto ahead = CheckpointStore(options.checkpoints, options.keep).AheadOf(step)) {
       Throw<CheckpointError>(
@@ -275,13 +285,13 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   Fitting fitting(this, &train, options);
   TakeMetadata(train);  // of data that fit
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
-    return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);
+    return moment.epoch >= options.epochs || IsAskedToStop();
   });
   Loop loop(&fitting, options.stop ? Either(*options.stop, stop) : stop);
   for (const Extension& extension : options.extensions) loop.Extend(extension);
   if (options.resume) Resume(options, &loop);
   FitResult result;
-  if (!options.checkpoints.empty() && epoch_ < options.epochs) {
+  if (IsFirst() && !options.checkpoints.empty() && epoch_ < options.epochs) {
     const Trigger due = options.checkpoint_every > 0 ? EveryIterations(options.checkpoint_every) : Never();
     Trigger asked(
         [this, due, &options](const Moment& moment, const Observation& values, const Trigger::Memory& memory) {
@@ -306,15 +316,20 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   const int64_t begun = epoch_;
   loop.Run();
   // Not before: a stop that was requested while binding counts.
-  const bool asked = stop_.exchange(false, std::memory_order_relaxed) || loop.stopped();
+  const bool told = IsAskedToStop();
+  const bool asked = stop_.exchange(false, std::memory_order_relaxed) || told || loop.stopped();
   result.stopped = asked && epoch_ < options.epochs;
-  if (options.checkpoints.empty()) CheckFinite(ToCheckpoint(&train));
+  if (options.checkpoints.empty() || !IsFirst()) CheckFinite(ToCheckpoint(&train));
   if (epoch_ > begun) {
     result.train = fitting.report().train;
     result.validation = fitting.report().validation;
   } else if (!result.stopped && options.validation) {
     // Nothing was left to train: the values are those of the last epoch all the same.
     result.validation = Score(*options.validation);
+  }
+  if (InProcesses()) {
+    options_.processes->Barrier();  // whoever has ended otherwise than the others is found out
+    updater_->ForgetStop();
   }
   result.epochs = epoch_;
   result.steps = updater_->step();

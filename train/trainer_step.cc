@@ -66,6 +66,7 @@ bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
     for (size_t d = 0; d < group_->devices().size(); ++d) samples.push_back(step.measurement.Samples(d));
     balancer_.Measure(*updater_, *group_, samples, begun);
   }
+  if (InProcesses() && stop_.load(std::memory_order_relaxed)) updater_->AskToStop();
   updater_->Apply(step.samples);
   step.step = updater_->step();
   samples_ += step.samples;

@@ -24,6 +24,14 @@ std::vector<std::string> Updater::StateNames() const {
   return names;
 }
 
+std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t elements) const {
+  std::vector<Tensor> states;
+  for (size_t i = 0, count = StateNames().size(); i < count; ++i) {
+    states.emplace_back(group_->engine(), device, dtype, Shape{elements}).Wait();  // for the zeros
+  }
+  return states;
+}
+
 // A device may have lost its values, but not all of them: then the state is that of the others.
 void Updater::Wait() const {
   for (const BlockState& block : blocks_) {

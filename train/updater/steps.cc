@@ -8,8 +8,9 @@
 namespace bindery {
 
 StepRates Updater::RatesOf(int64_t step, int64_t samples) const {
-  const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-  const double means = means_of_pieces_.value_or(false) ? static_cast<double>(pieces_) : 1.0;
+  // With processes, by what they say of theirs: it is the same for all.
+  const double automatic = divide_by_samples_ && !processes_ ? 1.0 / static_cast<double>(samples) : 1.0;
+  const double means = means_of_pieces_.value_or(false) && !processes_ ? static_cast<double>(pieces_) : 1.0;
   return {.learning_rate = LearningRateOf(step),
           .rescale = optimizer_->options().rescale_gradient.value_or(automatic) / means / run_->loss_scale.scale,
           .step = step};
@@ -173,12 +174,13 @@ void Updater::Apply(int64_t samples) {
   ++run_->step;
   if (!blocks_.empty()) {
     group_->SetRates(RatesOf(run_->step, samples));
+    const auto word = WordOf(samples);
     pieces_ = 1;
     if (store_) store_->BeginStep(run_->loss_scale.scale, committed_);
     for (const BlockState& block : blocks_) {
       for (const auto& value : block.exchanged) value->Exchange();
     }
-    update_.Push();
+    update_.Push(word);
     finish_[run_->step % kInFlight].Push();
   }
   commit_[run_->step % kInFlight].Push();

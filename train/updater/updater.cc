@@ -89,6 +89,10 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
+  if (options.processes && options.processes->size() > 1) {
+    processes_ = options.processes;
+    shared_ = std::make_shared<Shared>();
+  }
   divide_by_samples_ = DividesBySamples(group_, *optimizer_);
   means_of_pieces_ = OfHeads(group_->symbol(), IsMeanOfPiece);
   if (loss_scaling_) {
@@ -107,6 +111,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   } else if (!options.workload.empty()) {
     Throw("the workload of an updater is of blocks: give it to the group");
   }
+  CheckProcesses();
   Engine& engine = *group_->engine();
   if (!steps_of_) {
     gate_ = engine.NewVar();
@@ -249,19 +254,12 @@ void Updater::Prepare() {
   const auto all_devices = [this](const auto& are) {
     return std::ranges::all_of(stages_, [&](const auto* stage) { return std::ranges::all_of(stage->devices(), are); });
   };
-  const bool on_host = store_ || for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
+  const bool on_host =
+      store_ || processes_ || for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
   if (!on_host && stages_.size() == 1 && stages_[0]->devices().size() == 1) alone_ = stages_[0]->devices()[0];
   if (!alone_) gates.insert(gates.end(), {refused_, committed_});
   StepParts parts = on_host ? HostParts(std::move(gates)) : DeviceParts(gates);
   update_ = StepRange(group_->engine(), std::move(parts), on_devices() ? outcome_ : std::vector<VarPtr>());
-}
-
-std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t elements) const {
-  std::vector<Tensor> states;
-  for (size_t i = 0, count = StateNames().size(); i < count; ++i) {
-    states.emplace_back(group_->engine(), device, dtype, Shape{elements}).Wait();  // for the zeros
-  }
-  return states;
 }
 
 // So few weights, gradients and states stay near the one core that computes with them. Two would hand half of them to
@@ -278,10 +276,15 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   std::vector<Bucket> buckets;
   std::vector<VarPtr> firsts;  // of each block, the first replica
   StepParts parts;
+  if (processes_) AppendSumsOfProcesses(gates, home, &parts);
   for (BlockState& block : blocks_) {
     const ParameterStore::Block& stored = StoredBlock(block);
     if (store_) AppendSumsOfStore(&block, home, &parts);
-    const std::vector<Tensor> sums = store_ ? std::vector{block.sum} : stored.gradients;
+    const std::vector<Tensor> sums = store_ || processes_ ? std::vector{block.sum} : stored.gradients;
+    // What failed here is told before what the others failed by.
+    for (const Tensor& gradient : stored.gradients) {
+      if (processes_) gates.push_back(gradient.var());
+    }
     if (!block.by_rows) buckets.push_back({.sources = sums, .replicas = stored.values});
     if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
     if (steps_of_) continue;
@@ -300,12 +303,17 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   const Tensor rates =
       AppendFetch(group_->engine(), "step rates", {stages_[0]->executors()[0]->Rates()}, home, &parts).front();
   hooks.gates.push_back(rates.var());
+  std::vector<VarPtr> heard = {rates.var()};
+  if (processes_) heard.push_back(blocks_[0].sum.var());
   // After the last update and before the next: both update these replicas.
   parts.push_back({.name = "step rates",
                    .device = home,
-                   .reads = {rates.var()},
+                   .reads = std::move(heard),
                    .updates = std::move(firsts),
-                   .run = [this, rates](const OpContext&) { rates_ = *static_cast<const StepRates*>(rates.data()); }});
+                   .run = [this, rates](const OpContext&) {
+                     rates_ = *static_cast<const StepRates*>(rates.data());
+                     if (shared_) rates_.rescale *= shared_->rescale;
+                   }});
   AppendSumsOfRows(&hooks.gates, &parts);
   const std::vector<VarPtr> all_gates = hooks.gates;
   if (!buckets.empty()) {

@@ -28,6 +28,9 @@
 // Gradients that are kept by rows (docs/sparse.md): only rows that a batch touched are updated, with their states: what
 // a rule does where the gradient is zero (decay, momentum) waits until a row is touched.
 //
+// Processes (kvstore/processes.h). A step is one of all processes: of the samples of all of them, and committed by all
+// or by none. Whoever has failed says so in the exchange, and an exchange that does not come about fails the step.
+//
 // One optimizer state, not one per device: each element's is on one of them. Nor one per group, where groups share
 // their parameters (UpdaterOptions::steps_of). Thread safety: one thread at a time, of updaters that share steps, too.
 #pragma once
@@ -35,6 +38,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +50,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "executor/executor_group.h"
 #include "kvstore/kvstore.h"
+#include "kvstore/process_exchange.h"
 #include "train/loss_scale.h"
 #include "train/optimizers/averaging.h"
 #include "train/optimizers/multipliers.h"
@@ -67,6 +72,10 @@ struct UpdaterOptions {
   // A store of one's own, which sums the gradients, parameter by parameter, and before the update, which is the host's
   // then, by copies where it cannot address the devices' memory. Throws Error where gradients are kept by rows.
   StoreFactory store = {};
+  // Whose steps are one: each makes the gradients of its own samples, and updates by the sum over all, in the host's
+  // memory. All have a group of the same graph with equal parameters. Throws Error with a store, with blocks, with
+  // steps_of, and for gradients by rows; ModelError where heads disagree on who divides.
+  ProcessesPtr processes = nullptr;
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
   MultiplierList multipliers = {};  // in place of what the graph says
@@ -127,6 +136,15 @@ class Updater {
   bool Finish(int64_t step);
   // After step `step` failed: waits for those behind it, which did nothing, and goes on as if none of them had been.
   void GoBack(int64_t step);
+  // With processes: asks all of them to stop after one of the next steps, which is told by the step itself.
+  void AskToStop() { asks_to_stop_ = true; }
+  void ForgetStop() {  // while no step is in flight
+    asks_to_stop_ = false;
+    if (shared_) shared_->asked_at = kNever;
+  }
+  // The step in which one of them did so first, once that is over; else kNever.
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  int64_t StopAskedAt() const { return shared_ ? shared_->asked_at.load() : kNever; }
   // After a step that failed on a device: what it lost comes from those that have it (ParameterStore::Mend). Waits.
   void Mend();
   // Until step `step` (one of the last kInFlight, step() after its Apply) is over; rethrows its error, or that of the
@@ -192,7 +210,7 @@ class Updater {
     std::vector<StateRange> states = {};         // in order, together the whole block
     // With a store of the user's: what it sums, by piece; and these sums, one behind the other as the gradients are.
     std::vector<std::shared_ptr<const ExchangedValue>> exchanged = {};
-    Tensor sum = {};
+    Tensor sum = {};  // with processes, too
   };
   // What the steps of updaters that go on with each other's have in common.
   struct Run {
@@ -209,6 +227,14 @@ class Updater {
     int64_t committed = 0;                         // steps since the states were set
     std::atomic<bool> overflowed{false};           // the last one that failed, by its gradients
     void Reach(size_t slot);                       // of statuses; throws NumericError or DataError unless all are good
+  };
+  // Of processes: what the last exchange has said, for the update behind it.
+  struct Shared {
+    bool means = false,
+         divides = true;  // heads give means; the update divides by samples, without a rescale of its own
+    double rescale = 1;   // of the sums
+    std::atomic<int64_t> asked_at{kNever};
+    std::vector<double> Hear(std::span<const ProcessExchange::Word> words);  // the processes' weights
   };
   class OnDevices;                                                           // devices.cc
   class Table;                                                               // rows.cc
@@ -238,6 +264,9 @@ class Updater {
   bool IsNearOneCore() const;
   StepParts HostParts(std::vector<VarPtr> gates);
   void AppendSumsOfStore(BlockState* block, Device home, StepParts* parts);  // store_sums.cc
+  void CheckProcesses() const;                                               // process_sums.cc
+  void AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device home, StepParts* parts);
+  std::shared_ptr<const ProcessExchange::Word> WordOf(int64_t samples) const;  // of the present step
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
   void AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts);
   void AppendUpdatesOfRows(std::vector<VarPtr> gates, StepParts* parts);
@@ -269,6 +298,9 @@ class Updater {
   MultiplierList multipliers_;
   std::unique_ptr<KVStore> kvstore_;
   std::shared_ptr<KVStore> store_;  // the user's; null: none
+  ProcessesPtr processes_;          // null: this one alone; and of several, what they have said
+  std::shared_ptr<Shared> shared_;
+  bool asks_to_stop_ = false;
   bool divide_by_samples_ = true;
   std::optional<bool> means_of_pieces_;  // heads divide by what a micro-batch has; no value: some do, and some do not
   size_t pieces_ = 1;                    // micro-batches whose gradients are there

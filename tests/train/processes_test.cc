@@ -1,0 +1,325 @@
+// A run of several processes, as threads: it is the run of one process with as many devices, whatever they hold.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/philox.h"
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
+#include "tests/thread_processes.h"
+#include "train/data/array_iter.h"
+#include "train/data/part_iter.h"
+#include "train/data/prefetch_iter.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kSamples = 46;
+
+HostTensor Drawn(const Shape& shape, uint64_t seed) {
+  HostTensor values(DType::kFloat32, shape);
+  PhiloxStream stream(seed, "data");
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, stream.Normal());
+  return values;
+}
+
+std::unique_ptr<DataIter> Data(ArrayIterOptions options = {.batch_size = 12, .shuffle = true, .seed = 3}) {
+  HostTensor labels(DType::kFloat32, {kSamples});
+  const HostTensor data = Drawn({kSamples, 6}, 1);
+  for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, data.At(6 * i) > data.At(6 * i + 1) ? 1 : data.At(6 * i) > 0);
+  return std::make_unique<ArrayIter>(data, labels, options);
+}
+std::unique_ptr<DataIter> PartOfData(const ProcessesPtr& processes,
+                                     ArrayIterOptions options = {.batch_size = 12, .shuffle = true, .seed = 3}) {
+  return std::make_unique<PartIter>(Data(options), processes->rank(), processes->size());
+}
+
+Symbol Net(SoftmaxOutputAttrs loss = {}) {
+  Symbol net = Relu(FullyConnected(Variable("data"), {.num_hidden = 8}, "fc1"), "relu");
+  return SoftmaxOutput(FullyConnected(net, {.num_hidden = 2}, "fc2"), loss, "softmax");
+}
+
+std::vector<Device> Cpus(int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(Cpu(i));
+  return devices;
+}
+
+TrainerOptions Options(const std::vector<Device>& devices, TrainerOptions options = {}) {
+  options.devices = devices;
+  if (options.optimizer == "sgd") options.optimizer = "sgd(lr=0.1, momentum=0.9, wd=0.01)";
+  options.metrics = "accuracy,cross-entropy";
+  options.threads_per_device = 1;
+  options.engine = MakeThreadedEngine();
+  return options;
+}
+
+TrainerOptions Of(const ProcessesPtr& processes, TrainerOptions options) {
+  options.processes = processes;
+  return options;
+}
+
+double MaxDifference(const HostTensorMap& a, const HostTensorMap& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (const auto& [name, value] : a) {
+    for (int64_t i = 0; i < value.elements(); ++i) most = std::max(most, std::abs(value.At(i) - b.at(name).At(i)));
+  }
+  return most;
+}
+
+// Runs the net in so many processes, of one CPU each unless others are given, and in one process of as many devices.
+void ExpectSameAsOneProcess(int count, const Symbol& net, const TrainerOptions& options, double tolerance,
+                            const std::vector<Device>& own = {Cpu(0)}) {
+  std::vector<Device> all;
+  for (int i = 0; i < count; ++i) {
+    for (const Device& device : own) all.push_back({device.kind, device.index + i});
+  }
+  Trainer one(net, Options(all, options));
+  const std::unique_ptr<DataIter> data = Data(), test = Data({.batch_size = 12});
+  const FitResult expected = one.Fit(*data, {.epochs = 3, .validation = test.get()});
+  const Model model = one.ToModel();
+  HostTensorMap first;
+  ExpectProcesses(count, [&](const ProcessesPtr& processes) {
+    Trainer trainer(net, Of(processes, Options(own, options)));
+    const std::unique_ptr<DataIter> part = PartOfData(processes), tested = PartOfData(processes, {.batch_size = 12});
+    const FitResult result = trainer.Fit(*part, {.epochs = 3, .validation = tested.get()});
+    EXPECT_EQ(result.steps, expected.steps);
+    EXPECT_EQ(trainer.updater()->loss_scale().scale, one.updater()->loss_scale().scale);
+    const Model mine_now = trainer.ToModel();
+    EXPECT_LE(MaxDifference(mine_now.params, model.params), tolerance);
+    for (size_t i = 0; i < expected.train.size(); ++i) {
+      EXPECT_NEAR(result.train[i].second, expected.train[i].second, 1e-5);
+      EXPECT_NEAR(result.validation[i].second, expected.validation[i].second, 1e-5);
+    }
+    // All have the same bits.
+    std::string mine = CheckpointToBytes({.model = {.params = mine_now.params, .aux = mine_now.aux}});
+    const std::vector<std::string> all = processes->AllGather(mine);
+    for (const std::string& other : all) EXPECT_TRUE(other == mine);
+  });
+}
+
+TEST(TrainerProcesses, TrainAsOneProcessWithAsManyDevices) {
+  for (const int count : {2, 3}) ExpectSameAsOneProcess(count, Net(), {}, 1e-5);
+}
+
+// Heads that divide by their batch: an uneven last batch (10 of 46 samples on 3 processes) weighs by its samples.
+TEST(TrainerProcesses, MeansWeighByTheirSamples) {
+  ExpectSameAsOneProcess(3, Net({.normalization = Normalization::kBatch}), {}, 1e-5);
+}
+
+TEST(TrainerProcesses, NormsAreOfTheSumOverAll) {
+  ExpectSameAsOneProcess(2, Net(), {.optimizer = "sgd(lr=0.5, clip_norm=0.1)"}, 1e-5);
+  ExpectSameAsOneProcess(2, Net(), {.optimizer = "lamb(lr=0.01)"}, 1e-4);
+}
+
+TEST(TrainerProcesses, MicroBatchesAndLossScales) {
+  ExpectSameAsOneProcess(2, Net(), {.micro_batches = 2}, 1e-5);
+  ExpectSameAsOneProcess(2, Net(), {.precision = "float16", .loss_scale = "dynamic(start=16777216)"},
+                         1e-4);  // which overflows at first
+}
+
+TEST(TrainerProcesses, OnDevicesThatTheHostCannotAddress) {
+  ExpectSameAsOneProcess(2, Net(), {}, 1e-5, {Sim(0)});
+  ExpectSameAsOneProcess(2, Net(), {}, 1e-5, {Cpu(0), Sim(0)});
+}
+
+// Random numbers go by the place of a sample in the whole batch.
+TEST(TrainerProcesses, DropoutDrawsAsInOneProcess) {
+  Symbol net = Dropout(FullyConnected(Variable("data"), {.num_hidden = 8}, "fc1"), {.p = 0.5}, "drop");
+  net = SoftmaxOutput(FullyConnected(net, {.num_hidden = 2}, "fc2"), {}, "softmax");
+  ExpectSameAsOneProcess(2, net, {}, 1e-5);
+}
+
+TEST(TrainerProcesses, RunningStatisticsAreMeansOverAllAtTheEndOfAnEpoch) {
+  Symbol net = BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 8}, "fc1"), {}, "bn");
+  net = SoftmaxOutput(FullyConnected(net, {.num_hidden = 2}, "fc2"), {}, "softmax");
+  const std::vector<double> means = [&] {
+    std::vector<double> own(2);
+    ExpectProcesses(2, [&](const ProcessesPtr& processes) {
+      Trainer trainer(net, Of(processes, Options(Cpus(1))));
+      const std::unique_ptr<DataIter> part = PartOfData(processes);
+      double before = 0;
+      // Within the epoch each has its own.
+      trainer.Fit(*part, {.epochs = 1, .on_batch = [&](const BatchReport&) {
+                            before = trainer.ToModel().aux.at("bn_running_mean").At(0);
+                          }});
+      const double after = trainer.ToModel().aux.at("bn_running_mean").At(0);
+      const std::vector<std::string> all = processes->AllGather(std::to_string(before));
+      EXPECT_NE(all[0], all[1]);
+      EXPECT_NEAR(after, (std::stod(all[0]) + std::stod(all[1])) / 2, 1e-5);
+      own[static_cast<size_t>(processes->rank())] = after;
+    });
+    return own;
+  }();
+  EXPECT_EQ(means[0], means[1]);
+}
+
+TEST(TrainerProcesses, TheFirstOneWritesCheckpointsAndAllGoOnFromThem) {
+  const TestFolder folder;
+  const std::string path = folder.path() + "/run";
+  Model whole;
+  {
+    Trainer trainer(Net(), Options(Cpus(2)));
+    const std::unique_ptr<DataIter> data = Data();
+    trainer.Fit(*data, {.epochs = 4});
+    whole = trainer.ToModel();
+  }
+  ExpectProcesses(2, [&](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    const std::unique_ptr<DataIter> part = PartOfData(processes);
+    const FitResult result = trainer.Fit(*part, {.epochs = 2, .checkpoints = path});
+    EXPECT_EQ(result.checkpoint.empty(), processes->rank() != 0);
+  });
+  EXPECT_EQ(CheckpointStore(path).List().size(), 2u);
+  // With the folder of the first one alone, in the middle of an epoch, and by another number of processes.
+  ExpectProcesses(3, [&](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    const std::unique_ptr<DataIter> part = PartOfData(processes);
+    const std::string own = processes->rank() == 0 ? path : folder.path() + "/not there";
+    trainer.Fit(*part, {.epochs = 3, .epoch_batches = 0, .checkpoints = own, .checkpoint_every = 3, .resume = true});
+    EXPECT_EQ(trainer.updater()->step(), 12);
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/not there"));
+  Trainer trainer(Net(), Options(Cpus(1)));
+  const std::unique_ptr<DataIter> data = Data();
+  trainer.Fit(*data, {.epochs = 4, .checkpoints = path, .resume = true});
+  EXPECT_LE(MaxDifference(trainer.ToModel().params, whole.params), 1e-5);
+}
+
+// One is asked; all end before the same step, and go on together.
+TEST(TrainerProcesses, StopTogether) {
+  std::atomic<int64_t> stopped_at[2];
+  ExpectProcesses(2, [&](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    const std::unique_ptr<DataIter> part = PartOfData(processes);
+    FitOptions options{.epochs = 100, .on_batch = [&](const BatchReport& report) {
+                         if (processes->rank() == 1 && report.step == 9) trainer.RequestStop();
+                       }};
+    const FitResult result = trainer.Fit(*part, options);
+    EXPECT_TRUE(result.stopped);
+    EXPECT_GE(result.steps, 10);
+    EXPECT_LE(result.steps, 13);
+    stopped_at[processes->rank()] = result.steps;
+    options = {.epochs = 5};
+    EXPECT_FALSE(trainer.Fit(*part, options).stopped);
+    EXPECT_EQ(trainer.updater()->step(), 20);
+  });
+  EXPECT_EQ(stopped_at[0], stopped_at[1]);
+}
+
+TEST(TrainerProcesses, ABadSampleOfOneFailsTheStepOfAll) {
+  const std::vector<std::string> errors = RunProcesses(2, [](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    HostTensor data = Drawn({12, 6}, 1), labels(DType::kFloat32, {12});
+    data.Set(6 * 7, std::numeric_limits<double>::quiet_NaN());  // of the second process's part
+    PartIter part(std::make_unique<ArrayIter>(data, labels, ArrayIterOptions{.batch_size = 12}), processes->rank(), 2);
+    HostTensorMap before;
+    FitOptions options{.epochs = 3};
+    try {
+      trainer.Fit(part, options);
+    } catch (const Error&) {
+      EXPECT_EQ(trainer.ToModel().params.at("fc1_bias").At(0), 0);  // no step was committed
+      throw;
+    }
+  });
+  EXPECT_NE(errors[0].find("process 1 of 2 failed at this step"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[1].find("nor is its input \"data\" (element 6 is nan, of sample 1 of the batch, row 7 of the data)"),
+            std::string::npos)
+      << errors[1];
+}
+
+// An iterator that fails on one process ends the run of all, with its reason.
+TEST(TrainerProcesses, WhatOneThrowsEndsAll) {
+  const std::vector<std::string> errors = RunProcesses(3, [](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    const std::unique_ptr<DataIter> part = PartOfData(processes);
+    trainer.Fit(*part, {.epochs = 50, .on_batch = [&](const BatchReport& report) {
+                          if (processes->rank() == 2 && report.step == 6) Throw<DataError>("the disk is gone");
+                        }});
+  });
+  EXPECT_EQ(errors[2], "DataError: the disk is gone");
+  for (int rank : {0, 1}) {
+    EXPECT_NE(errors[static_cast<size_t>(rank)].find("process 2 of 3 has stopped: the disk is gone"), std::string::npos)
+        << errors[static_cast<size_t>(rank)];
+  }
+}
+
+TEST(TrainerProcesses, WhatDiffersIsAnError) {
+  const auto error_of = [](const std::function<void(int rank, TrainerOptions*)>& change) {
+    return RunProcesses(2, [&](const ProcessesPtr& processes) {
+      TrainerOptions options = Of(processes, Options(Cpus(1)));
+      change(processes->rank(), &options);
+      Trainer trainer(Net(), options);
+      const std::unique_ptr<DataIter> part = PartOfData(processes);
+      trainer.Fit(*part, {});
+    })[1];
+  };
+  EXPECT_EQ(error_of([](int rank, TrainerOptions* options) { options->seed = static_cast<uint64_t>(rank); }),
+            "Error: the processes do not train the same: process 0 has seed 0, process 1 has seed 1");
+  EXPECT_EQ(error_of([](int rank, TrainerOptions* options) {
+              if (rank == 1) options->schedule = "cosine(max=9)";
+            }),
+            "Error: the processes do not train the same: process 0 has schedule constant, process 1 has schedule "
+            "cosine(max=9)");
+  EXPECT_EQ(error_of([](int, TrainerOptions* options) { options->reproducible_block = 4; }),
+            "Error: reproducible blocks are of one process: their bits would depend on the others");
+  const std::vector<std::string> errors = RunProcesses(2, [&](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    const std::unique_ptr<DataIter> data = Data();
+    trainer.Fit(*data, {});
+  });
+  EXPECT_EQ(errors[0],
+            "DataError: 2 processes train together, but their data come in 1 part: each needs a part of its own "
+            "(SampleIterOptions::part, or a PartIter around another iterator)");
+}
+
+// Parts of what another iterator gives, ahead of time too.
+TEST(PartIter, GivesItsRowsOfEveryBatch) {
+  for (const LastBatch last : {LastBatch::kShort, LastBatch::kPad, LastBatch::kDiscard}) {
+    const ArrayIterOptions options{.batch_size = 12, .shuffle = true, .seed = 5, .last_batch = last};
+    const std::unique_ptr<DataIter> whole = Data(options);
+    std::vector<std::unique_ptr<DataIter>> parts;
+    for (int part = 0; part < 3; ++part) {
+      parts.push_back(std::make_unique<PrefetchIter>(std::make_unique<PartIter>(Data(options), part, 3)));
+      EXPECT_EQ(parts[0]->parts(), 3);
+      EXPECT_EQ(parts[0]->batch_size(), 4);
+      EXPECT_EQ(parts[0]->samples(), kSamples);
+      EXPECT_EQ(parts[0]->ProvideData()[0].shape, Shape({4, 6}));
+    }
+    while (const BatchPtr batch = whole->Next()) {
+      std::vector<int64_t> rows;
+      for (const auto& part : parts) {
+        const BatchPtr own = part->Next();
+        EXPECT_EQ(own->first, std::ssize(rows));
+        EXPECT_EQ(std::ssize(own->index), own->samples + own->pad);
+        EXPECT_EQ(own->samples + own->pad, (batch->samples + batch->pad + 2) / 3);
+        for (int64_t i = 0; i < own->samples; ++i) {
+          rows.push_back(own->index[static_cast<size_t>(i)]);
+          EXPECT_EQ(own->data[0].At(6 * i), batch->data[0].At(6 * (std::ssize(rows) - 1)));
+          EXPECT_EQ(own->label[0].At(i), batch->label[0].At(std::ssize(rows) - 1));
+        }
+        EXPECT_EQ(part->SaveState(), whole->SaveState());
+      }
+      rows.resize(batch->index.size(), batch->index.back());
+      EXPECT_TRUE(std::equal(rows.begin(), rows.begin() + batch->samples, batch->index.begin()));
+    }
+    for (const auto& part : parts) EXPECT_EQ(part->Next(), nullptr);
+  }
+  EXPECT_EQ(MessageOf<DataError>([] { PartIter(Data(), 0, 5); }),
+            "DataError: batch size 12: it is that of all parts together, but cannot be shared out among 5");
+  EXPECT_EQ(MessageOf<DataError>([] { PartIter(Data(), 2, 2); }),
+            "DataError: part 2 of 2: expected a part from 0 to the number of parts less one");
+}
+
+}  // namespace
+}  // namespace bindery

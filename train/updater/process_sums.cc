@@ -1,0 +1,70 @@
+// Updater, of several processes: gradients are summed over the devices of each, then over the processes, and a step goes
+// on with these sums as with the gradients of one device, on every process alike.
+#include <algorithm>
+
+#include "engine/collective.h"
+#include "train/updater/divisor.h"
+#include "train/updater/updater.h"
+
+namespace bindery {
+
+void Updater::CheckProcesses() const {
+  if (!processes_ || processes_->size() == 1) return;
+  if (store_) Throw("a store of one's own sums the gradients of one process: there is none with processes");
+  if (steps_of_ || for_several_groups_) Throw("several groups have one updater's steps in one process only");
+  if (blocks_of_step_) Throw("reproducible blocks are of one process: their bits would depend on the others");
+  if (!OfHeads(group_->symbol(), IsMean)) {
+    Throw<ModelError>("some heads give sums over samples and others means: over processes they would weigh otherwise");
+  }
+}
+
+// Sums count as they are; means by the samples that they are of, relative to what a process has on average.
+std::vector<double> Updater::Shared::Hear(std::span<const ProcessExchange::Word> words) {
+  int64_t samples = 0;
+  bool asked = false;
+  for (const ProcessExchange::Word& word : words) {
+    samples += word.samples;
+    asked |= word.asks != 0;
+  }
+  if (asked) asked_at.store(std::min(asked_at.load(), words[0].step));
+  const auto processes = static_cast<double>(words.size()), all = static_cast<double>(samples);
+  rescale = means ? 1 / processes : divides ? 1 / all : 1;
+  std::vector<double> weights;
+  for (const ProcessExchange::Word& word : words) {
+    weights.push_back(means ? static_cast<double>(word.samples) * word.weight * processes / all : 1);
+  }
+  return weights;
+}
+
+void Updater::AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device home, StepParts* parts) {
+  std::vector<Bucket> buckets;
+  ProcessExchange::Options exchange{.name = "sum over processes", .device = home, .together = {committed_}};
+  for (BlockState& block : blocks_) {
+    const ParameterStore::Block& stored = StoredBlock(block);
+    if (block.by_rows) {
+      Throw(
+          "parameter \"{}\": its gradient is kept by rows, but processes sum whole gradients: bind without "
+          "sparse_gradients",
+          block.pieces[0].name);
+    }
+    block.sum = Tensor(group_->engine(), home, block.dtype, Shape{stored.elements});
+    buckets.push_back({.sources = stored.gradients, .replicas = {block.sum}});
+    exchange.values.push_back(block.sum);
+  }
+  MemoryCollectives(group_->engine(), kvstore_->type() == KVStoreType::kDevice)
+      ->Append(Collective::kAllReduceSum, "sum over devices", std::move(buckets), parts);
+  std::ranges::copy_if(gates, std::back_inserter(exchange.own), [&](const VarPtr& gate) { return gate != committed_; });
+  shared_->means = !divide_by_samples_;
+  shared_->divides = !optimizer_->options().rescale_gradient;
+  exchange.hear = [shared = shared_](std::span<const ProcessExchange::Word> words) { return shared->Hear(words); };
+  ProcessExchange(group_->engine(), processes_).Append(std::move(exchange), parts);
+}
+
+std::shared_ptr<const ProcessExchange::Word> Updater::WordOf(int64_t samples) const {
+  if (!shared_) return nullptr;
+  ProcessExchange::Word word{.step = run_->step, .samples = samples, .asks = asks_to_stop_};
+  if (means_of_pieces_.value_or(false)) word.weight = 1 / static_cast<double>(pieces_);
+  return std::make_shared<const ProcessExchange::Word>(word);
+}
+
+}  // namespace bindery
