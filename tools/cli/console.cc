@@ -6,12 +6,21 @@
 #include <cerrno>
 #include <sstream>
 
+#include "base/log.h"
+
 namespace bindery::cli {
 namespace {
 
-bool is_quiet = false;
+bool is_quiet = false, is_silent = false;
 
 }  // namespace
+
+void BeSilent() {
+  is_silent = true;
+  BeQuiet();
+  SetLogCallback([](LogLevel, const std::string&) {});
+}
+bool IsSilent() { return is_silent; }
 
 void BeQuiet() { is_quiet = true; }
 bool IsQuiet() { return is_quiet; }

@@ -9,8 +9,13 @@
 
 namespace bindery::cli {
 
+// Of several processes one speaks for all: from now on this one says nothing here, nor in the log.
+void BeSilent();
+bool IsSilent();
+
 // What cannot be written is lost.
 inline void WriteToStandardError(const std::string& text) {
+  if (IsSilent()) return;
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }

@@ -10,6 +10,7 @@
 #include "symbol/ops/heads.h"
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
+#include "train/data/part_iter.h"
 #include "train/data/prefetch_iter.h"
 #include "train/data/preprocessing.h"
 #include "train/data/samples/numbers.h"
@@ -115,6 +116,8 @@ std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& opt
                                                         .seed = seed,
                                                         .last_batch = LastBatchOf(options, training),
                                                         .workers = options.workers,
+                                                        .part = options.part,
+                                                        .parts = options.parts,
                                                         .skip_damaged = options.skip_damaged});
 }
 
@@ -324,15 +327,21 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
   for (const int32_t character : *text.train) ++made.label_counts[character];
   made.train = std::make_unique<PrefetchIter>(
-      MakeWindows(text.train, options, made.model, NamedModel(model), /*training=*/true, seed));
-  made.test = MakeWindows(options.validation_part > 0 ? text.validation : text.test, options, made.model,
-                          NamedModel(model), /*training=*/false, 0);
+      PartOf(MakeWindows(text.train, options, made.model, NamedModel(model), /*training=*/true, seed), options));
+  made.test = PartOf(MakeWindows(options.validation_part > 0 ? text.validation : text.test, options, made.model,
+                                 NamedModel(model), /*training=*/false, 0),
+                     options);
   return made;
 }
 
 }  // namespace
 
 std::string NamedModel(const ModelOptions& model) { return fmt::format("model \"{}\"", model.Name()); }
+
+std::unique_ptr<DataIter> PartOf(std::unique_ptr<DataIter> iter, const DataOptions& options) {
+  if (options.parts == 1) return iter;
+  return std::make_unique<PartIter>(std::move(iter), options.part, options.parts);
+}
 
 int64_t SkippedBy(const DataIter& iter) {
   const IterState state = iter.SaveState();

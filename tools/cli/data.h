@@ -29,6 +29,7 @@ struct DataOptions {
   std::string write_digits = {};  // where images are written, too
   bool from_file = false;         // it was a .prototxt that said what they are
   bool says_part = false;         // and test_part
+  int64_t part = 0, parts = 1;    // of several processes, this one's: no options
 
   void AddTo(CLI::App* app);
   void ReadFile(const std::string& path);  // a .prototxt; throws DataError
@@ -45,6 +46,9 @@ struct DataOptions {
 };
 
 std::string NamedModel(const ModelOptions& model);  // as errors call it
+
+// This process's part of it (DataOptions::part).
+std::unique_ptr<DataIter> PartOf(std::unique_ptr<DataIter> iter, const DataOptions& options);
 
 // How many samples --skip-damaged has left out, each time that they came: of every epoch.
 int64_t SkippedBy(const DataIter& iter);

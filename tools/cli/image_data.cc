@@ -197,9 +197,10 @@ TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model
   const ArrayIterOptions shuffled{
       .batch_size = options.batch_size, .shuffle = true, .seed = seed, .last_batch = options.LastBatchKind()};
   made.train = std::make_unique<PrefetchIter>(
-      std::make_unique<ArrayIter>(std::move(train.images), std::move(train.labels), shuffled));
-  made.test = std::make_unique<ArrayIter>(std::move(test.images), std::move(test.labels),
-                                          ArrayIterOptions{.batch_size = options.batch_size});
+      PartOf(std::make_unique<ArrayIter>(std::move(train.images), std::move(train.labels), shuffled), options));
+  made.test = PartOf(std::make_unique<ArrayIter>(std::move(test.images), std::move(test.labels),
+                                                 ArrayIterOptions{.batch_size = options.batch_size}),
+                     options);
   return made;
 }
 

@@ -13,11 +13,13 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "bindery/version.h"
+#include "kvstore/mpi/mpi_processes.h"
 #include "symbol/print/summary.h"
 #include "tools/cli/best_file.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
+#include "tools/cli/earlier_run.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/going_back.h"
 #include "tools/cli/json_lines.h"
@@ -38,16 +40,36 @@ class TrainCommand : public TrainArguments {
   int Run();
 
  private:
+  int Train();
+  // Where mpirun has started several: this one has its part of the data, and unless it is the first, nothing to say.
+  void JoinProcesses();
+  bool IsFirst() const { return !processes_ || processes_->rank() == 0; }
   void TakeOverOptions();
   void CheckSameValidation(const OptionTexts& before, const std::string& source) const;
   std::unique_ptr<GoingBack> PrepareFolder() const;  // nullptr, unless the run goes back
   std::string Judged(const TrainerOptions& options) const;
-  void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
               double seconds, bool has_best) const;
   nlohmann::json StartToJson(const TrainingData& made, const TrainerOptions& options) const;
   std::map<std::string, EventWriter::Setting> Settings(const TrainerOptions& options) const;
+
+  std::string DevicesText() const;
+
+  ProcessesPtr processes_;  // null: this one alone
 };
+
+void TrainCommand::JoinProcesses() {
+  if (!StartedByMpi()) return;
+  processes_ = MpiProcesses();
+  data.part = processes_->rank();
+  data.parts = processes_->size();
+  if (IsFirst()) return;
+  BeSilent();
+  json = false;
+  progress = "none";
+  save = best = log = data.write_digits = "";
+  watch = {};
+}
 
 // What distinguishes this run from others.
 std::map<std::string, EventWriter::Setting> TrainCommand::Settings(const TrainerOptions& options) const {
@@ -85,6 +107,10 @@ nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const Trainer
           {"resume", resume}};
 }
 
+std::string TrainCommand::DevicesText() const {
+  return device.devices + (processes_ ? fmt::format(" in each of {} processes", data.parts) : "");
+}
+
 // The end of a run, for people.
 void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
                           double seconds, bool has_best) const {
@@ -96,7 +122,7 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
   };
   const ParameterCount count = CountParameters(trainer.symbol(), {{"data", made.train->ProvideData()[0].shape}});
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
-  row("devices", device.devices);
+  row("devices", DevicesText());
   if (trainer.micro_batches() > 1) row("micro-batches", fmt::format("{} of a batch", trainer.micro_batches()));
   row("epochs, steps", fmt::format("{}, {}", result.epochs, result.steps));
   for (const auto& [set, values] : {std::pair("train", &result.train), {data.JudgedOn(), &result.validation}}) {
@@ -144,11 +170,11 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
 
 // Of checkpoints: there, ours alone, and with those of an earlier run only if these are to be continued or replaced.
 std::unique_ptr<GoingBack> TrainCommand::PrepareFolder() const {
-  if (checkpoints.empty()) return nullptr;
+  if (checkpoints.empty() || !IsFirst()) return nullptr;
   MakeOutputFolder("--checkpoints", checkpoints);
   LockFolder("--checkpoints", checkpoints);
   const std::optional<std::string> earlier = CheckpointStore(checkpoints).AheadOf(-1);
-  if (resume && !earlier) HintAtCheckpoints();
+  if (resume && !earlier) HintAtCheckpoints(checkpoints);
   if (from_best && earlier) return std::make_unique<GoingBack>(CheckpointStore(checkpoints));
   if (resume || overwrite || !earlier) return nullptr;
   throw UsageError(
@@ -157,53 +183,14 @@ std::unique_ptr<GoingBack> TrainCommand::PrepareFolder() const {
                   *earlier));
 }
 
-// A job that begins with --resume is a new run the first time, so that is no error. But perhaps a folder beside it is
-// meant.
-void TrainCommand::HintAtCheckpoints() const {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path folder = fs::absolute(checkpoints, error).lexically_normal();
-  const fs::path named = folder.has_filename() ? folder : folder.parent_path();
-  std::vector<std::string> names;
-  for (fs::directory_iterator at(named.parent_path(), error), end; !error && at != end; at.increment(error)) {
-    std::error_code unknown;
-    if (!at->is_directory(unknown)) continue;
-    try {
-      if (!CheckpointStore(at->path()).List().empty()) names.push_back(at->path().filename());
-    } catch (const DataError&) {  // what cannot be read is not hinted at
-    }
-  }
-  const std::string nearest = NearestName(named.filename().string(), names);
-  if (nearest.empty()) return;
-  LogLine(LogLevel::kWarning,
-          fmt::format("--resume: \"{}\" has no checkpoints, but \"{}\" beside it has", checkpoints, nearest));
-}
-
 // To go on with a run is to go on with its options, but for those on the command line.
 void TrainCommand::TakeOverOptions() {
   if (!resume || checkpoints.empty()) return;
-  const CheckpointStore store(checkpoints);
-  auto info = store.NewestInfo();
-  if (!info) {
-    store.LoadNewest();  // throws if there are some, and none can be read
-    // A job that says what it trains begins; who says nothing means a run that is elsewhere, not one of drawn digits.
-    if (IsGiven(*app, {"--model", "--weights", "--data", "--train-digits"})) return;
-    HintAtCheckpoints();
-    Throw<CheckpointError>(
-        "--resume: there is no checkpoint in \"{}\" to go on from; for a new run, say --model and --data", checkpoints);
-  }
-  if (from_best) {
-    const std::optional<std::string> best = FindBest(store);
-    if (!best) {
-      throw UsageError(
-          fmt::format("--resume: \"{}\" has no checkpoint of a best epoch, which --keep-best keeps; --resume alone "
-                      "goes on from the newest",
-                      checkpoints));
-    }
-    info = LoadCheckpointInfo(*best);
-  }
-  const std::string source = fmt::format("the {} checkpoint in \"{}\"", from_best ? "best" : "newest", checkpoints);
-  const OptionTexts before = TextsIn(*info);
+  std::optional<EarlierRun> earlier;
+  if (IsFirst()) earlier = FindEarlierRun(checkpoints, from_best, *app);
+  if (processes_) earlier = OfFirst(std::move(earlier), processes_.get());
+  if (!earlier) return;
+  const auto& [source, before] = *earlier;
   OptionTexts texts = before;
   // A file that describes data says all about them; the size of batches it cannot say.
   std::erase_if(texts, [&](const auto& option) {
@@ -235,11 +222,29 @@ std::string TrainCommand::Judged(const TrainerOptions& options) const {
 }
 
 int TrainCommand::Run() {
+  try {
+    JoinProcesses();
+    return Train();
+  } catch (const std::exception& error) {
+    const auto* own = dynamic_cast<const Error*>(&error);
+    if (processes_) processes_->Leave(own ? own->message() : error.what());
+    throw;
+  }
+}
+
+int TrainCommand::Train() {
   TakeOverOptions();
+  if (data.batch_size % data.parts != 0) {
+    throw UsageError(
+        fmt::format("--batch-size {}: it is that of all processes together, but cannot be shared out "
+                    "among {}",
+                    data.batch_size, data.parts));
+  }
   const ProgressStyle style = Style();
   TrainerOptions options = Parse();
   CheckOutputs();
   options.engine = watch.Watched(options.engine);
+  options.processes = processes_;
   TrainingData made = MakeTrainingData(data, model, seed);
   if (!metrics) options.metrics = DefaultMetrics(made.model.symbol);
   const std::string judged = Judged(options);
@@ -254,11 +259,10 @@ int TrainCommand::Run() {
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
-    Tell("{}",
-         AsLines(fmt::format("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}", model.Name(),
-                             data.data, made.train->samples(), input.shape.Erase(input.BatchAxis()),
-                             data.validation_part > 0 ? "validated" : "tested", made.test->samples(), device.devices,
-                             data.batch_size, precision == "float32" ? "" : ", in " + precision)));
+    Tell("{}", AsLines(fmt::format("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}",
+                                   model.Name(), data.data, made.train->samples(), input.shape.Erase(input.BatchAxis()),
+                                   data.validation_part > 0 ? "validated" : "tested", made.test->samples(),
+                                   DevicesText(), data.batch_size, precision == "float32" ? "" : ", in " + precision)));
   }
 
   Progress display(json || IsQuiet() ? ProgressStyle::kNone : style, !best.empty() || keep_best, data.JudgedOn());
@@ -333,7 +337,7 @@ int TrainCommand::Run() {
                                   : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
     return kStopped;
   }
-  if (!json) Report(result, trainer, made, samples, seconds, best_file.is_there());
+  if (!json && IsFirst()) Report(result, trainer, made, samples, seconds, best_file.is_there());
   return kOk;
 }
 
