@@ -93,7 +93,8 @@ class Backward {
     const GradientOf scope(*head.node);
     const std::string base = head_name + "_grad";
     std::string name = base;
-    for (int i = 1; !names_taken_.insert(name).second; ++i) name = base + std::to_string(i);
+    int& copy = copies_[base];
+    while (!names_taken_.insert(name).second) name = base + std::to_string(++copy);
     flowing_[values_.Of(head)].push_back({static_cast<int>(graph_.nodes.size()), Variable(name)});
     return name;
   }
@@ -170,6 +171,7 @@ class Backward {
   const ValueIndex values_;
   std::map<std::string_view, int> variables_;
   std::set<std::string> names_taken_;               // of variables
+  std::map<std::string, int> copies_;               // of a head's gradient, to try none twice
   std::vector<std::vector<Contribution>> flowing_;  // per value
   std::vector<bool> on_path_, is_head_;             // per node
 };

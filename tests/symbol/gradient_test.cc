@@ -70,6 +70,17 @@ TEST(Gradient, HeadGradientsAvoidNamesThatAreTaken) {
   EXPECT_EQ(result.head_gradients, Names{"y_output_grad1"});
 }
 
+// Each is tried once, not all those before it again.
+TEST(Gradient, AnyNumberOfHeadsMayHaveOneName) {
+  constexpr size_t kHeads = 50'000;
+  const Symbol x = Variable("x");
+  std::vector<Symbol> heads;
+  for (size_t i = 0; i < kHeads; ++i) heads.push_back(Square(x, "y"));
+  const GradientResult result = GradientOf(Group(heads), {"x"});
+  EXPECT_EQ(result.head_gradients.front(), "y_output_grad");
+  EXPECT_EQ(result.head_gradients.back(), "y_output_grad49999");
+}
+
 TEST(Gradient, SumsOnceInTheOrderOfTheGraphHeadsLast) {
   const Symbol a = Variable("a"), z = Square(a, "z");
   const GradientResult result = GradientOf(Group({z, Exp(z, "first"), Exp(Mul(z, z, "second"), "e")}), {"a"});
