@@ -166,6 +166,20 @@ TEST(MxnetImport, AnnotationsOfVariables) {
   EXPECT_EQ(symbol.Internals()["w"].entry().node->declared_shape, (Shape{4, kUnknownDim}));
 }
 
+// Gluon writes the name alone; a tensor of constants is no initializer of ours.
+TEST(MxnetImport, InitializersOfVariables) {
+  const auto annotations = [](const std::string& init) {
+    const std::string nodes =
+        MxnetNode("null", "w", "", "'__init__': '" + init + "'") + ", " + MxnetNode("relu", "y", "[0, 0, 0]");
+    return ParseMxnet(MxnetGraph(nodes, "[1, 0, 0]")).symbol.AllAnnotations().at("w");
+  };
+  EXPECT_EQ(annotations("zeros"), (Annotations{{"init", "zero"}}));
+  EXPECT_EQ(annotations(R"([\'constant\', {\'value\': 2.5}])"), (Annotations{{"init", "constant(2.5)"}}));
+  EXPECT_EQ(annotations(R"([\'uniform\', {}])"), (Annotations{{"init", "uniform(0.07)"}}));
+  EXPECT_EQ(annotations(R"([\'constant\', {\'value\': [1.0, 2.0]}])"),
+            (Annotations{{"__init__", R"(["constant", {"value": [1.0, 2.0]}])"}}));
+}
+
 // A condition of one axis is of rows, of whatever type and however many samples there are.
 TEST(MxnetImport, WhereChoosesElementsOrRows) {
   const std::string nodes = MxnetNode("_arange", "c", "", "'start': '0', 'stop': '3'") + ", " +
