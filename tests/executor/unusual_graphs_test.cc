@@ -184,6 +184,23 @@ TEST(UnusualGraphs, GradientsAlone) {
   }
 }
 
+// What reads nothing is known when the plan is made, also where its extents follow the batch.
+TEST(UnusualGraphs, GradientsAloneWithoutElements) {
+  const Symbol x = Variable("data");
+  const std::vector<std::string> wrt = {"data"};
+  const Shape shape{3, 0};
+  const GradientResult result = Gradient(Maximum(x, Sum(x, {.axes = {1}, .keepdims = true}), "y"), wrt,
+                                         {.shapes = {{"data", shape}}, .batch_axes = {{"data", 0}}});
+  const HostTensor empty(DType::kFloat32, shape);
+  for (const KernelPolicy policy : kPolicies) {
+    Executor e(
+        result.gradients[0],
+        {.inputs = {{"data", shape}, {"y_output_grad", shape}}, .for_training = false, .switches = {.policy = policy}});
+    e.Forward({{"data", empty}, {"y_output_grad", empty}});
+    EXPECT_EQ(e.Output(0), empty);
+  }
+}
+
 // A head that is the gradient of another, or what that is a view of: forward computes it, and leaves the gradient's
 // array to backward.
 TEST(UnusualGraphs, ForwardLeavesGradientsAlone) {
