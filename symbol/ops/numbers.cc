@@ -175,8 +175,12 @@ void ConstantNumbers(InferContext& c) {
   c.out(0).SetNumbers(std::move(numbers));
 }
 
+// None where the type does not hold it: that is an error of whoever computes with it (GiveScalarsTypes).
 void ScalarNumbers(InferContext& c) {
-  if (c.out(0).dtype()) c.out(0).SetNumbers({Rounded(*c.out(0).dtype(), c.attrs<ScalarAttrs>().scalar)});
+  if (!c.out(0).dtype()) return;
+  const DType dtype = *c.out(0).dtype();
+  const double number = c.attrs<ScalarAttrs>().scalar, held = Rounded(dtype, number);
+  if (IsFloat(dtype) || held == number) c.out(0).SetNumbers({held});
 }
 
 void SameNumbers(InferContext& c) {
