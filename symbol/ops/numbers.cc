@@ -349,7 +349,7 @@ NumbersRule ReducedNumbers(std::string_view name) {
     return [start, row](InferContext& c) {
       if (!Ready(c) || c.out(0).shape()->Elements() != 1) return;
       const DType dtype = *c.out(0).dtype();
-      Number result = start;
+      Number result = dtype == DType::kBool ? std::max(start, 0.0) : start;  // 0 is the least bool, not less
       for (const Number& x : *c.in(0).numbers()) result = Computed(row, dtype, result, x);
       c.out(0).SetNumbers({HeldBy(dtype, result, row.compares)});
     };
