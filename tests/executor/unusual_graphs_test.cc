@@ -10,6 +10,7 @@
 #include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "symbol/ops/rules.h"
+#include "symbol/passes/mixed_precision.h"
 #include "tests/executor/group_helpers.h"
 
 namespace bindery {
@@ -65,6 +66,16 @@ TEST(UnusualGraphs, ExtentsOfZero) {
       }
     }
   }
+}
+
+// A product without elements reads no weight, so no cast of it either.
+TEST(UnusualGraphs, CastsThatNobodyReads) {
+  const Shape shape{2, 0, 4};
+  const Symbol y = FullyConnected(Variable("data"), {.num_hidden = 3, .flatten = false}, "fc");
+  Executor e(MixedPrecision(y), {.inputs = {{"data", shape}}, .for_training = false});
+  e.Forward({{"data", HostTensor(DType::kFloat32, shape)}});
+  EXPECT_EQ(e.Output(0), HostTensor(DType::kFloat32, {2, 0, 3}));
+  EXPECT_TRUE(e.plan().derived.empty());
 }
 
 // The gradient of an argument without elements needs nobody who writes it, whether it replaces or is added to.
