@@ -15,7 +15,7 @@ HostTensor Buffer(const Format& format, DType dtype, const Shape& shape) {
 }
 
 // Types of the node's inputs and outputs, by inference over a copy whose inputs are variables.
-KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode mode) {
+KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode mode, std::optional<int64_t> batch) {
   if (inputs.size() != node.inputs().size()) {
     Throw("{} \"{}\" takes {} inputs, got {}", node.op().name, node.name(), node.inputs().size(), inputs.size());
   }
@@ -32,7 +32,7 @@ KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode 
   std::vector<Entry> outputs;
   for (int i = 0; i < copy->num_outputs(); ++i) outputs.push_back({copy, i});
   const Graph graph = Graph::Of(Symbol(outputs));
-  const NodeTypes types = InferTypes(graph, shapes, dtypes);
+  const NodeTypes types = InferTypes(graph, shapes, dtypes, {}, batch);
 
   KernelSpec spec;
   spec.op = &node.op();
@@ -46,6 +46,7 @@ KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode 
   spec.output_wishes.resize(spec.outputs.size());
   spec.output_used.assign(spec.outputs.size(), true);
   spec.mode = mode;
+  spec.batch = batch;
   return spec;
 }
 
@@ -64,8 +65,8 @@ void RunReorder(const ValueType& type, const Format& from, const void* source, c
 }  // namespace
 
 std::vector<HostTensor> EvaluateNode(const Node& node, const std::vector<HostTensor>& inputs, Mode mode,
-                                     KernelPolicy policy) {
-  const KernelSpec spec = SpecOf(node, inputs, mode);
+                                     KernelPolicy policy, std::optional<int64_t> batch) {
+  const KernelSpec spec = SpecOf(node, inputs, mode, batch);
   const Kernel kernel = MakeKernel(spec, policy);
 
   std::vector<HostTensor> buffers;  // of values that are not plain for the kernel

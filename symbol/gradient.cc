@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -93,7 +94,8 @@ class Backward {
     const GradientOf scope(*head.node);
     const std::string base = head_name + "_grad";
     std::string name = base;
-    for (int i = 1; !names_taken_.insert(name).second; ++i) name = base + std::to_string(i);
+    int& copy = copies_[base];
+    while (!names_taken_.insert(name).second) name = base + std::to_string(++copy);
     flowing_[values_.Of(head)].push_back({static_cast<int>(graph_.nodes.size()), Variable(name)});
     return name;
   }
@@ -170,6 +172,7 @@ class Backward {
   const ValueIndex values_;
   std::map<std::string_view, int> variables_;
   std::set<std::string> names_taken_;               // of variables
+  std::map<std::string, int> copies_;               // of a head's gradient, to try none twice
   std::vector<std::vector<Contribution>> flowing_;  // per value
   std::vector<bool> on_path_, is_head_;             // per node
 };
@@ -223,24 +226,21 @@ std::vector<NextState> NextStates(const Symbol& heads, const NodeTypes& node_typ
   const Graph graph = Graph::Of(heads);
   const BoundForwardTypes types(graph, node_types);
   std::vector<NextState> next;
-  const auto find = [&](const std::string& name) { return std::ranges::find(next, name, &NextState::name); };
+  std::unordered_map<std::string_view, size_t> moved;  // states, by the names of their variables
   for (const NodePtr& node : graph.nodes) {
     if (node->is_variable() || !node->op().updates) continue;
     const OnBehalfOf scope(*node, "_update_");
     std::vector<Symbol> states;
     for (const Entry& input : node->inputs()) {
-      const auto moved = find(input.node->name());
-      states.push_back(input.node->is_variable() && moved != next.end() ? moved->value : Symbol(input));
+      const auto found = input.node->is_variable() ? moved.find(input.node->name()) : moved.end();
+      states.push_back(found == moved.end() ? Symbol(input) : next[found->second].value);
     }
     for (StateUpdate& update : node->op().updates(UpdateContext(node, std::move(states), &types))) {
       const Node& state = *node->inputs()[update.input].node;
       if (!state.is_variable()) continue;  // computed: it is its own rule's business
-      const auto moved = find(state.name());
-      if (moved == next.end()) {
-        next.push_back({state.name(), std::move(update.value)});
-      } else {
-        moved->value = std::move(update.value);
-      }
+      const auto [place, is_new] = moved.emplace(state.name(), next.size());
+      if (is_new) next.push_back({.name = state.name(), .value = {}});
+      next[place->second].value = std::move(update.value);
     }
   }
   return next;

@@ -202,14 +202,14 @@ class Compiler : private ProgramBuilder {
     const Node& node = *graph_.nodes[n];
     std::vector<ValueType> inputs;
     for (const Entry& input : node.inputs()) inputs.push_back(TypeOf(input));
-    const auto results = ResultsWithoutElements(node, inputs, lowered_.types[n], read_[n], options_.mode);
-    if (!results) return false;
+    const auto found = ResultsWithoutElements(node, inputs, lowered_.types[n], read_[n], options_.mode, lowered_.batch);
+    if (!found) return false;
     EmitNothing(n, 0);
-    for (size_t o = 0; o < results->size(); ++o) {
+    for (size_t o = 0; o < found->size(); ++o) {
       if (!read_[n][o]) continue;
       plan().values[values_of_[n][o]].place = Place::kArena;
-      if ((*results)[o].bytes() == 0) continue;
-      Emit(node.op().name, node.name(), {}, {values_of_[n][o]}, MakeConstantFill((*results)[o]));
+      if ((*found)[o].bytes() == 0) continue;
+      Emit(node.op().name, node.name(), {}, {values_of_[n][o]}, MakeConstantFill((*found)[o]));
     }
     return true;
   }

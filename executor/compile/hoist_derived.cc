@@ -75,6 +75,7 @@ class Hoister {
       for (const PlanExchange& e : segment.exchanges) pinned_[RootOf(e.input)] = true;
     }
     for (size_t i = 0; i < plan_.calls.size(); ++i) hoisted_[i] = TryHoist(static_cast<int>(i));
+    LeaveUnread();
     plan_.derive_calls = static_cast<int>(std::ranges::count(hoisted_, true));
     if (plan_.derive_calls == 0) return;
     PlaceDerived();
@@ -136,6 +137,18 @@ class Hoister {
         to.type.dtype, to.type.shape, to.format, call.implementation, fmt::join(sources, ", "));
     made_of_[static_cast<size_t>(out)] = std::move(all);
     return true;
+  }
+
+  // What nobody reads, as a cast for a product without elements, is not kept.
+  void LeaveUnread() {
+    std::vector<bool> is_read(plan_.values.size(), false);
+    for (size_t i = plan_.calls.size(); i-- > 0;) {
+      const PlanCall& call = plan_.calls[i];
+      hoisted_[i] = hoisted_[i] && is_read[static_cast<size_t>(RootOf(call.outputs[0]))];
+      for (const int v : call.inputs) {
+        if (v >= 0) is_read[static_cast<size_t>(RootOf(v))] = true;
+      }
+    }
   }
 
   // What is read by calls that stay; the rest is needed only while derived values are made.

@@ -9,7 +9,8 @@ constexpr int64_t kMostElements = 1 << 18;  // of an output that is kept; a kern
 
 std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, const std::vector<ValueType>& inputs,
                                                               const std::vector<ValueType>& outputs,
-                                                              const std::vector<bool>& is_read, Mode mode) {
+                                                              const std::vector<bool>& is_read, Mode mode,
+                                                              std::optional<int64_t> batch) {
   const auto has_elements = [](const ValueType& type) { return type.shape.Elements() > 0; };
   const OpDef& op = node.op();
   const size_t visible = static_cast<size_t>(NumVisibleOutputs(op, node.attrs()));
@@ -27,7 +28,7 @@ std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, 
   if (takes || !has_inputs || !ReferenceKernels().Contains(op.name)) return std::nullopt;
   std::vector<HostTensor> values;
   for (const ValueType& input : inputs) values.emplace_back(input.dtype, input.shape);
-  return EvaluateNode(node, values, mode, KernelPolicy::kReference);
+  return EvaluateNode(node, values, mode, KernelPolicy::kReference, batch);
 }
 
 }  // namespace bindery

@@ -26,8 +26,11 @@ std::string Lowercase(std::string text) {
 // A name that an automatic one would equal (see the head of symbol.h) counts as automatic, so that a net built on top
 // of a loaded one has the names that it would have on the original.
 void RestoreAutomaticName(Node* node) {
-  if (node->inputs().empty()) return;
-  const Node& first = *node->inputs()[0].node;
+  const auto named_after = std::ranges::find_if(node->inputs(), [](const Entry& input) {  // no constant
+    return input.node->is_variable() || !input.node->inputs().empty();
+  });
+  if (named_after == node->inputs().end()) return;
+  const Node& first = *named_after->node;
   const std::string& base = first.auto_base.empty() ? first.name() : first.auto_base;
   const int depth = first.auto_depth + 1;
   const OpDef& op = node->op();

@@ -81,7 +81,8 @@ std::optional<DType> ParseType(const std::string& text) {
   return std::nullopt;
 }
 
-// '["xavier", {"magnitude": 3, "rnd_type": "gaussian"}]' as an initializer's text; empty where ours has no such.
+// '["xavier", {"magnitude": 3, "rnd_type": "gaussian"}]', or "zeros", as an initializer's text; empty where ours has no
+// such, as one of a list of numbers.
 std::string InitializerOf(const std::string& text) {
   const auto setting = [&](const std::string& key, const std::string& otherwise) {
     const size_t at = text.find('"' + key + '"');
@@ -93,29 +94,31 @@ std::string InitializerOf(const std::string& text) {
     std::erase(value, '"');
     return value;
   };
+  bool is_read = true;
   const auto number = [&](const std::string& key, double otherwise) {
-    return ParseDouble(setting(key, "")).value_or(otherwise);
+    const std::optional<double> value = ParseDouble(setting(key, fmt::format("{}", otherwise)));
+    is_read = is_read && value;
+    return value.value_or(otherwise);
   };
-  const size_t begin = text.find('"');
-  const size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
-  if (end == std::string::npos) return {};
-  const std::string kind = text.substr(begin + 1, end - begin - 1);
-  if (kind == "zero" || kind == "zeros") return "zero";
-  if (kind == "one" || kind == "ones") return "one";
-  if (kind == "constant") return fmt::format("constant({})", number("value", 0));
-  if (kind == "uniform") return fmt::format("uniform({})", number("scale", 0.07));
-  if (kind == "normal") return fmt::format("normal({})", number("sigma", 0.01));
+  const size_t begin = text.find('"') + 1;  // 0: the name alone
+  const std::string kind(Trim(std::string_view(text).substr(begin, text.find('"', begin) - begin)));
+  std::string found;
+  if (kind == "zero" || kind == "zeros") found = "zero";
+  if (kind == "one" || kind == "ones") found = "one";
+  if (kind == "constant") found = fmt::format("constant({})", number("value", 0));
+  if (kind == "uniform") found = fmt::format("uniform({})", number("scale", 0.07));
+  if (kind == "normal") found = fmt::format("normal({})", number("sigma", 0.01));
   if (kind == "orthogonal" && setting("rand_type", "uniform") == "uniform") {
-    return fmt::format("orthogonal({})", number("scale", 1.414));
+    found = fmt::format("orthogonal({})", number("scale", 1.414));
   }
   if (kind == "xavier") {
-    return fmt::format("xavier({}, {}, {})", setting("rnd_type", "uniform"), setting("factor_type", "avg"),
-                       number("magnitude", 3));
+    found = fmt::format("xavier({}, {}, {})", setting("rnd_type", "uniform"), setting("factor_type", "avg"),
+                        number("magnitude", 3));
   }
-  if (kind == "msraprelu") return fmt::format("msra({}, {})", setting("factor_type", "avg"), number("slope", 0.25));
-  if (kind == "bilinear") return "bilinear";
-  if (kind == "lstmbias") return fmt::format("lstm_bias({})", number("forget_bias", 1));
-  return {};
+  if (kind == "msraprelu") found = fmt::format("msra({}, {})", setting("factor_type", "avg"), number("slope", 0.25));
+  if (kind == "bilinear") found = "bilinear";
+  if (kind == "lstmbias") found = fmt::format("lstm_bias({})", number("forget_bias", 1));
+  return is_read ? found : "";
 }
 
 constexpr const char* kHidden[] = {"ctx_group",       "lr_mult",      "wd_mult",       "init",

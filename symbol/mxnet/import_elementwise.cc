@@ -44,7 +44,14 @@ void ImportCast(Importer& im) { im.Out(Cast(im.In(0), {.dtype = im.Type("dtype")
 
 void ImportClip(Importer& im) { im.Out(Clip(im.In(0), im.Float("a_min"), im.Float("a_max"), im.name())); }
 
-void ImportWhere(Importer& im) { im.Out(Where(NotEqual(im.In(0), 0.0), im.In(1), im.In(2), im.name())); }
+// A condition of one axis chooses rows: its axes are the first of the others, not the last.
+void ImportWhere(Importer& im) {
+  const Symbol condition = im.In(0), own = ShapeArray(condition), all = ShapeArray(im.In(1));
+  const Symbol rank = Reshape(SizeArray(own), {.shape = {1}});
+  const Symbol behind = SliceBy({all, rank, Indices({INT64_MAX}), Indices({0}), Indices({1})});
+  const Symbol shape = Concat({own, Add(Sub(behind, behind), Indices({1}))}, {.axis = 0});
+  im.Out(Where(NotEqual(ReshapeBy({condition, shape}), 0.0), im.In(1), im.In(2), im.name()));
+}
 
 void ImportSmoothL1(Importer& im) { im.Out(SmoothL1(im.In(0), im.Float("scalar", 1), im.name())); }
 

@@ -30,8 +30,8 @@ Symbol Bend(const CurveAttrs& attrs, const Symbol& x) {
   constexpr double kRoot = 0.79788456080286536, kThird = 0.035677408136300125;  // of gelu_tanh
   constexpr double kDensity = 0.39894228040143268;                              // of the normal distribution at 0
   switch (attrs.type) {
-    case CurveType::kSelu: return Where(Less(x, 0.0), Exp(x) * (a * b), 0.0);
-    case CurveType::kCelu: return Where(Less(x, 0.0), Exp(x * (1 / a)) * (1 / a), 0.0);
+    case CurveType::kSelu: return Where(Less(x, 0.0), Exp(Minimum(x, 0.0)) * (a * b), 0.0);
+    case CurveType::kCelu: return Where(Less(x, 0.0), Exp(Minimum(x, 0.0) * (1 / a)) * (1 / a), 0.0);
     case CurveType::kGelu: return (2.0 - Square(x)) * Exp(Square(x) * -0.5) * kDensity;
     case CurveType::kGeluTanh: {
       // With u the argument of tanh: (1 - t^2) (u' + x (u'' / 2 - t u'^2)).

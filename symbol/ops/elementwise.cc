@@ -79,13 +79,15 @@ constexpr UnaryRow kUnary[] = {
     {"BitNot", "each bit the other", kIntegers, nullptr},
 };
 
-// Gradients of a^b, dy b a^(b - 1) and dy a^b log a. Where a is 0 they would be 0 times infinity: nothing flows there.
+// Gradients of a^b, dy b a^(b - 1) and dy a^b log a. Where a is 0 they, or their own gradients, would be 0 times
+// infinity: 1, whose powers and logarithm are finite, takes its place there, and nothing flows.
 Symbol PowerByBase(G g) {
-  const Symbol slope = g.dy * g.b * Power(g.a, g.b - 1.0);
   const std::optional<double> exponent = ScalarValue(*g.b.entry().node);
-  return exponent && *exponent != 0 ? slope : Where(Equal(g.b, 0.0), 0.0, slope);
+  const bool is_certain = exponent && *exponent != 0;
+  const Symbol a = is_certain ? g.a : Where(And(Equal(g.a, 0.0), Equal(g.b, 0.0)), 1.0, g.a);
+  return g.dy * g.b * Power(a, g.b - 1.0);
 }
-Symbol PowerByExponent(G g) { return Where(And(Equal(g.a, 0.0), GreaterEqual(g.b, 0.0)), 0.0, g.dy * g.y * Log(g.a)); }
+Symbol PowerByExponent(G g) { return g.dy * g.y * Log(Where(And(Equal(g.a, 0.0), GreaterEqual(g.b, 0.0)), 1.0, g.a)); }
 
 constexpr BinaryRow kBinary[] = {
     {"Add", "a + b", kZeroKept, [](G g) { return g.dy; }, [](G g) { return g.dy; }},

@@ -175,8 +175,12 @@ void ConstantNumbers(InferContext& c) {
   c.out(0).SetNumbers(std::move(numbers));
 }
 
+// None where the type does not hold it: that is an error of whoever computes with it (GiveScalarsTypes).
 void ScalarNumbers(InferContext& c) {
-  if (c.out(0).dtype()) c.out(0).SetNumbers({Rounded(*c.out(0).dtype(), c.attrs<ScalarAttrs>().scalar)});
+  if (!c.out(0).dtype()) return;
+  const DType dtype = *c.out(0).dtype();
+  const double number = c.attrs<ScalarAttrs>().scalar, held = Rounded(dtype, number);
+  if (IsFloat(dtype) || held == number) c.out(0).SetNumbers({held});
 }
 
 void SameNumbers(InferContext& c) {
@@ -345,7 +349,7 @@ NumbersRule ReducedNumbers(std::string_view name) {
     return [start, row](InferContext& c) {
       if (!Ready(c) || c.out(0).shape()->Elements() != 1) return;
       const DType dtype = *c.out(0).dtype();
-      Number result = start;
+      Number result = dtype == DType::kBool ? std::max(start, 0.0) : start;  // 0 is the least bool, not less
       for (const Number& x : *c.in(0).numbers()) result = Computed(row, dtype, result, x);
       c.out(0).SetNumbers({HeldBy(dtype, result, row.compares)});
     };

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/numbers.h"
+#include "symbol/ops/order.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -129,13 +130,33 @@ std::vector<Symbol> LogSumExpGradient(const GradientContext& g) {
   return {Cast(dy * Exp(x - y), {dtype})};
 }
 
-// dx = dy (product of the others): y / x, and where a factor is 0 the product of those that are not, for the only one.
+// dx = dy (product of the others), which is that of those before times that of those behind: y / x is none where a
+// factor is 0, nor has it the slope of one. Reduced axes are one, the last, for that.
 std::vector<Symbol> ProdGradient(const GradientContext& g) {
-  const Symbol is_zero = Equal(g.input(0), 0.0), factors = Where(is_zero, 1.0, g.input(0));
-  const Symbol zeros = Sum(Cast(is_zero, {rule::StatisticsDType(g.dtype(0))}), KeepingAxes(g));
-  const Symbol rest = Prod(factors, KeepingAxes(g));
-  const Symbol others =
-      Where(is_zero, Where(Equal(zeros, 1.0), rest, 0.0), Where(Equal(zeros, 0.0), rest / factors, 0.0));
+  const Extents shape = g.shape(0);
+  const int rank = static_cast<int>(shape.size());
+  const uint32_t reduced = ReducedAxes(g.attrs<ReduceAttrs>(), rule::Unknown(rank));
+  if (reduced == 0) return {g.output_grad(0)};
+  TransposeAttrs order, back{std::vector<int64_t>(shape.size())};
+  Extents turned, rows;
+  Extent factors{1, 0};
+  for (const bool is_reduced : {false, true}) {
+    for (int axis = 0; axis < rank; ++axis) {
+      if ((reduced >> axis & 1) != is_reduced) continue;
+      back.axes[axis] = std::ssize(order.axes);
+      order.axes.push_back(axis);
+      turned.push_back(shape[axis]);
+      if (is_reduced) {
+        factors = factors * shape[axis];
+      } else {
+        rows.push_back(shape[axis]);
+      }
+    }
+  }
+  rows.push_back(factors);
+  const Symbol x = rule::ReshapeTo(Transpose(g.input(0), order), rows);
+  const auto beside = [&](bool reverse) { return CumProd(x, {.axis = -1, .exclusive = true, .reverse = reverse}); };
+  const Symbol others = Transpose(rule::ReshapeTo(beside(false) * beside(true), turned), back);
   return {WithAllAxes(g, g.output_grad(0)) * others};
 }
 
@@ -192,9 +213,10 @@ const OpDef& L1NormOp() {
 const OpDef& L2NormOp() {
   static const OpDef op =
       Reduction("L2Norm", "The root of the sum of x^2 over axes.", InferReduceOp, [](const GradientContext& g) {
-        // dx = dy x / y, and 0 where y is 0
-        const Symbol& y = g.output(0);
-        return std::vector{WithAllAxes(g, Where(Equal(y, 0.0), 0.0, g.output_grad(0) / y)) * g.input(0)};
+        // dx = dy x / y, and 0 where y is 0, of which nothing is divided: its own gradient would be 0 times infinity
+        const Symbol &y = g.output(0), is_zero = Equal(y, 0.0);
+        const Symbol each = Where(is_zero, 0.0, g.output_grad(0) / Where(is_zero, 1.0, y));
+        return std::vector{WithAllAxes(g, each) * g.input(0)};
       });
   return op;
 }

@@ -10,6 +10,7 @@
 #include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "symbol/ops/rules.h"
+#include "symbol/passes/mixed_precision.h"
 #include "tests/executor/group_helpers.h"
 
 namespace bindery {
@@ -65,6 +66,16 @@ TEST(UnusualGraphs, ExtentsOfZero) {
       }
     }
   }
+}
+
+// A product without elements reads no weight, so no cast of it either.
+TEST(UnusualGraphs, CastsThatNobodyReads) {
+  const Shape shape{2, 0, 4};
+  const Symbol y = FullyConnected(Variable("data"), {.num_hidden = 3, .flatten = false}, "fc");
+  Executor e(MixedPrecision(y), {.inputs = {{"data", shape}}, .for_training = false});
+  e.Forward({{"data", HostTensor(DType::kFloat32, shape)}});
+  EXPECT_EQ(e.Output(0), HostTensor(DType::kFloat32, {2, 0, 3}));
+  EXPECT_TRUE(e.plan().derived.empty());
 }
 
 // The gradient of an argument without elements needs nobody who writes it, whether it replaces or is added to.
@@ -181,6 +192,23 @@ TEST(UnusualGraphs, GradientsAlone) {
                        net.name + ", " + names[i] + (policy == KernelPolicy::kFast ? ", fast" : ", reference"));
       }
     }
+  }
+}
+
+// What reads nothing is known when the plan is made, also where its extents follow the batch.
+TEST(UnusualGraphs, GradientsAloneWithoutElements) {
+  const Symbol x = Variable("data");
+  const std::vector<std::string> wrt = {"data"};
+  const Shape shape{3, 0};
+  const GradientResult result = Gradient(Maximum(x, Sum(x, {.axes = {1}, .keepdims = true}), "y"), wrt,
+                                         {.shapes = {{"data", shape}}, .batch_axes = {{"data", 0}}});
+  const HostTensor empty(DType::kFloat32, shape);
+  for (const KernelPolicy policy : kPolicies) {
+    Executor e(
+        result.gradients[0],
+        {.inputs = {{"data", shape}, {"y_output_grad", shape}}, .for_training = false, .switches = {.policy = policy}});
+    e.Forward({{"data", empty}, {"y_output_grad", empty}});
+    EXPECT_EQ(e.Output(0), empty);
   }
 }
 

@@ -70,6 +70,17 @@ TEST(Gradient, HeadGradientsAvoidNamesThatAreTaken) {
   EXPECT_EQ(result.head_gradients, Names{"y_output_grad1"});
 }
 
+// Each is tried once, not all those before it again.
+TEST(Gradient, AnyNumberOfHeadsMayHaveOneName) {
+  constexpr size_t kHeads = 30'000;
+  const Symbol x = Variable("x");
+  std::vector<Symbol> heads;
+  for (size_t i = 0; i < kHeads; ++i) heads.push_back(Square(x, "y"));
+  const GradientResult result = GradientOf(Group(heads), {"x"});
+  EXPECT_EQ(result.head_gradients.front(), "y_output_grad");
+  EXPECT_EQ(result.head_gradients.back(), "y_output_grad29999");
+}
+
 TEST(Gradient, SumsOnceInTheOrderOfTheGraphHeadsLast) {
   const Symbol a = Variable("a"), z = Square(a, "z");
   const GradientResult result = GradientOf(Group({z, Exp(z, "first"), Exp(Mul(z, z, "second"), "e")}), {"a"});
@@ -345,6 +356,16 @@ TEST(LongChains, AMillionNodesAreDifferentiated) {
   x = Variable("x");
   for (int i = 0; i < 200'000; ++i) x = Apply(Exp.op(), {}, {x}, "s");
   EXPECT_EQ(Count(GradientOf(x, {"x"}).gradients[0], Mul.op()), 200'000);
+}
+
+TEST(LongChains, StatesOfManyNormsMove) {
+  constexpr int kNorms = 30'000;
+  Symbol y = Variable("x");
+  for (int i = 0; i < kNorms; ++i) y = BatchNorm(y, {}, "bn" + std::to_string(i));
+  const NodeTypes types = InferTypes(Graph::Of(y), {{"x", {4, 1}}}, {});
+  const std::vector<NextState> next = NextStates(y, types);
+  ASSERT_EQ(next.size(), size_t{2 * kNorms});
+  EXPECT_EQ(next.back().name, "bn29999_running_var");
 }
 
 }  // namespace

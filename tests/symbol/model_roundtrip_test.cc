@@ -107,6 +107,14 @@ TEST(ModelRoundTrip, AutomaticNamesGoOnAsBefore) {
   EXPECT_EQ(Relu(read).name(), "data_relu3");
 }
 
+// 1 - x is named after x.
+TEST(ModelRoundTrip, AutomaticNamesBehindAConstantGoOnAsBefore) {
+  const Symbol net = 1.0 - Variable("data");
+  const Symbol read = ParseModel(SerializeModel({.symbol = net})).symbol;
+  EXPECT_EQ(Relu(net).name(), "data_relu2");
+  EXPECT_EQ(Relu(read).name(), "data_relu2");
+}
+
 TEST(ModelRoundTrip, ScopesOfTheReaderAreNotItsBusiness) {
   const Model model{.symbol = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc")};
   const AttrScope attributes({{"ctx_group", "a"}});

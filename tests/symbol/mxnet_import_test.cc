@@ -166,6 +166,44 @@ TEST(MxnetImport, AnnotationsOfVariables) {
   EXPECT_EQ(symbol.Internals()["w"].entry().node->declared_shape, (Shape{4, kUnknownDim}));
 }
 
+// Gluon writes the name alone; a tensor of constants is no initializer of ours.
+TEST(MxnetImport, InitializersOfVariables) {
+  const auto annotations = [](const std::string& init) {
+    const std::string nodes =
+        MxnetNode("null", "w", "", "'__init__': '" + init + "'") + ", " + MxnetNode("relu", "y", "[0, 0, 0]");
+    return ParseMxnet(MxnetGraph(nodes, "[1, 0, 0]")).symbol.AllAnnotations().at("w");
+  };
+  EXPECT_EQ(annotations("zeros"), (Annotations{{"init", "zero"}}));
+  EXPECT_EQ(annotations(R"([\'constant\', {\'value\': 2.5}])"), (Annotations{{"init", "constant(2.5)"}}));
+  EXPECT_EQ(annotations(R"([\'uniform\', {}])"), (Annotations{{"init", "uniform(0.07)"}}));
+  EXPECT_EQ(annotations(R"([\'constant\', {\'value\': [1.0, 2.0]}])"),
+            (Annotations{{"__init__", R"(["constant", {"value": [1.0, 2.0]}])"}}));
+}
+
+// A condition of one axis is of rows, of whatever type and however many samples there are.
+TEST(MxnetImport, WhereChoosesElementsOrRows) {
+  const std::string nodes = MxnetNode("_arange", "c", "", "'start': '0', 'stop': '3'") + ", " +
+                            MxnetNode("_arange", "a", "", "'start': '1', 'stop': '10'") + ", " +
+                            MxnetNode("Reshape", "x", "[1, 0, 0]", "'shape': '(3, 3)'") + ", " +
+                            MxnetNode("zeros_like", "z", "[2, 0, 0]") + ", " +
+                            MxnetNode("where", "rows", "[0, 0, 0], [2, 0, 0], [3, 0, 0]") + ", " +
+                            MxnetNode("where", "elements", "[3, 0, 0], [3, 0, 0], [2, 0, 0]");
+  const Graph graph = Graph::Of(ParseMxnet(MxnetGraph(nodes, "[4, 0, 0], [5, 0, 0]")).symbol);
+  NodeNumbers numbers;
+  InferTypes(graph, {}, {}, {}, {}, &numbers);
+  const auto values = [&](int head) {
+    std::vector<double> found;
+    for (const Number& number : *numbers[graph.IndexOf(graph.outputs[head].node)][0]) found.push_back(number.at[0]);
+    return found;
+  };
+  EXPECT_EQ(values(0), (std::vector<double>{0, 0, 0, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(values(1), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+
+  const Graph batched = Graph::Of(OperatorOf("where", "", 3));
+  const ShapeMap shapes = {{"data", {3}}, {"w", {3, 3, 2}}, {"b", {3, 3, 2}}};
+  EXPECT_EQ(InferTypes(batched, shapes, {}, {{"data", 0}, {"w", 0}, {"b", 0}}).back()[0].batch_axis, 0);
+}
+
 // What 0.8 wrote: attributes in "param" and "attr", multipliers on the operator, no auxiliary states, entries of two.
 TEST(MxnetImport, OldFiles) {
   const std::string nodes =

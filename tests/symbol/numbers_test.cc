@@ -110,7 +110,13 @@ TEST(Numbers, AreExactOrUnknown) {
   EXPECT_EQ(NumbersIn(Negative(bytes({1})), {2}), List{});
   EXPECT_EQ(NumbersIn(Sum(bytes({200, 100})), {2}), List{});
   EXPECT_EQ(NumbersIn(Max(bytes({200, 100})), {2}), (List{200}));
+  const Symbol nothing = Slice(Equal(bytes({1}), bytes({1})), {.begin = {0}, .end = {0}});
+  EXPECT_EQ(NumbersIn(Max(nothing), {2}), (List{0}));
+  EXPECT_EQ(NumbersIn(Min(nothing), {2}), (List{1}));
   EXPECT_EQ(NumbersIn(Cast(bytes({200, 100}), {.dtype = DType::kInt8}), {2}), (List{-56, 100}));  // the low bits
+  EXPECT_EQ(NumbersIn(bytes({5}) + 1.0, {2}), (List{6}));
+  EXPECT_EQ(NumbersIn(bytes({5}) + -1.0, {2}), List{});  // is no byte: not 5 + 0
+  EXPECT_EQ(NumbersIn(Integer(4) * 0.5, {2}), List{});
   const Symbol large = Integer(0x1p53), most = Constant(HostTensor::Full(DType::kInt64, {}, HUGE_VAL));
   EXPECT_EQ(NumbersIn(large - Integer(1), {2}), List{});  // 2^53 may be 2^53 + 1
   EXPECT_EQ(NumbersIn(large * Integer(2), {2}), List{});

@@ -61,6 +61,7 @@ def cases(rng):
         no_gradient(name + "_scalar", symbol, a=whole(3, 2, 4) + 0.5 * (name == "rmod"))
     add("add_n", S.add_n(a, b, c), a=normal(2, 3), b=normal(2, 3), c=normal(2, 3))
     add("where", S.where(S.Variable("condition"), a, b), condition=whole(2, 2, 3), a=normal(2, 3), b=normal(2, 3))
+    add("where_rows", S.where(S.Variable("condition"), a, b), condition=whole(2, 3), a=normal(3, 3), b=normal(3, 3))
     add("clip", S.clip(a, -0.5, 0.5), a=normal(3, 4))
     add("smooth_l1", S.smooth_l1(a, scalar=2), a=normal(3, 4))
     add("hard_sigmoid", S.hard_sigmoid(a), a=normal(3, 4) * 2)
