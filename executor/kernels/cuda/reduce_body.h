@@ -13,13 +13,11 @@ namespace bindery::cuda {
 template <class Value>
 struct Reduced {
   Reduction what;
+  DType dtype;  // whose least (most) is the maximum (minimum) of nothing
   __device__ Value Start() const {
-    using Limits = std::numeric_limits<Value>;
-    constexpr Value kHighest = Limits::has_infinity ? Limits::infinity() : Limits::max();
-    constexpr Value kLowest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
     switch (what) {
-      case Reduction::kMax: return kLowest;
-      case Reduction::kMin: return kHighest;
+      case Reduction::kMax:
+      case Reduction::kMin: return Limit(what == Reduction::kMax);
       case Reduction::kProd: return 1;
       default: return 0;
     }
@@ -46,6 +44,20 @@ struct Reduced {
       if (what == Reduction::kL2Norm) return std::sqrt(y);
     }
     return y;
+  }
+
+ private:
+  __device__ Value Limit(bool least) const {
+    if constexpr (!std::is_integral_v<Value>) {
+      return least ? -std::numeric_limits<Value>::infinity() : std::numeric_limits<Value>::infinity();
+    } else {
+      Value limit = 0;
+      ForType(dtype, [&]<class T>() {
+        using Limits = std::numeric_limits<T>;
+        if constexpr (std::is_integral_v<T>) limit = static_cast<Value>(least ? Limits::lowest() : Limits::max());
+      });
+      return limit;
+    }
   }
 };
 
@@ -107,7 +119,7 @@ __device__ void ReduceAs(const Block& block, const ReduceArgs& args) {
           [](const Sum& sum) { return sum.max - sum.max != 0 ? sum.max : sum.max + std::log(sum.sum); });
     }
   }
-  const Reduced<Value> reduced{args.what};
+  const Reduced<Value> reduced{args.what, args.in.dtype};
   ReduceRows<kInDouble>(
       block, args, reduced.Start(),
       [&](Value* part, int64_t first, int64_t k) { *part = reduced.Join(*part, reduced.Of(at(first, k))); },

@@ -270,6 +270,29 @@ TEST(CudaReduceBodiesTest, Reductions) {
   }
 }
 
+// The least and the most of its own type that there is, of bools false and true.
+TEST(CudaReduceBodiesTest, OfNothing) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kFloat16, DType::kInt8, DType::kUInt16, DType::kInt64, DType::kUInt64, DType::kBool}) {
+    const HostTensor x(dtype, {kOuter, 0, kInner});
+    for (const Reduction what : {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kProd}) {
+      const OpDef& op = what == Reduction::kSum   ? SumOp()
+                        : what == Reduction::kMax ? MaxOp()
+                        : what == Reduction::kMin ? MinOp()
+                                                  : ProdOp();
+      SCOPED_TRACE(op.name);
+      ExpectRowsOut(ReduceArgs{.what = what,
+                               .rows = {kRows},
+                               .in = From(x),
+                               .row = GridOver(kRowsShape),
+                               .each = GridOver({0}),
+                               .row_strides = {.of = {0, 1}},
+                               .each_strides = {.of = {kInner}}},
+                    Reference(op, ReduceAttrs{.axes = {1}}, {x})[0], 1);
+    }
+  }
+}
+
 // With equal elements, and NaN in one row.
 TEST(CudaReduceBodiesTest, Measures) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt16, DType::kUInt64}) {
