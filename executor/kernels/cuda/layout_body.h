@@ -96,18 +96,21 @@ __device__ Value Joined(int reduction, Value a, Value b) {
   }
 }
 
-// Element i of update u, to where the update begins.
+// Element i of update u.
+template <class Value>
+__device__ Value UpdateAt(const ScatterArgs& args, int64_t u, int64_t i) {
+  const int64_t from = u * args.at.run + i;
+  if constexpr (std::is_integral_v<Value>) {
+    return Element<Value>(args.updates, from);
+  } else {
+    return static_cast<Value>(Number(args.updates, from));
+  }
+}
+// It goes to where the update begins.
 __device__ inline void JoinUpdate(const ScatterArgs& args, int64_t begin, int64_t u, int64_t i) {
   ForValues(args.out.dtype, [&]<class Value>() {
     const Value old = Get<Value>(args.out.data, args.out.dtype, begin + i);
-    const int64_t from = u * args.at.run + i;
-    Value next = 0;
-    if constexpr (std::is_integral_v<Value>) {
-      next = Element<Value>(args.updates, from);
-    } else {
-      next = static_cast<Value>(Number(args.updates, from));
-    }
-    PutWrapped(args.out.data, args.out.dtype, begin + i, Joined(args.reduction, old, next));
+    PutWrapped(args.out.data, args.out.dtype, begin + i, Joined(args.reduction, old, UpdateAt<Value>(args, u, i)));
   });
 }
 
@@ -116,16 +119,34 @@ struct Found {
   int64_t begin[kMax];
 };
 
+// The last of the updates in order, from `first` on, that begin where it does: by steps that double, then halve.
+__device__ inline int64_t LastOfPlace(const ScatterArgs& args, int64_t first, int64_t begin) {
+  int64_t last = first, next = first + 1;
+  while (next < args.n && args.places[args.order[next]] == begin) {
+    last = next;
+    next = next + (next - first) < args.n ? next + (next - first) : args.n;
+  }
+  while (next - last > 1) {
+    const int64_t middle = last + (next - last) / 2;
+    (args.places[args.order[middle]] == begin ? last : next) = middle;
+  }
+  return last;
+}
+
 template <class Block>
 __device__ void ScatterSorted(const Block& block, const ScatterArgs& args) {
   ForAll(block, args.n * args.at.run, [&](int64_t k) {
     const int64_t first = k / args.at.run, i = k - first * args.at.run, begin = args.places[args.order[first]];
     if (begin < 0 || (first > 0 && args.places[args.order[first - 1]] == begin)) return;
-    for (int64_t next = first; next < args.n; ++next) {
-      const int64_t u = args.order[next];
-      if (args.places[u] != begin) return;
-      JoinUpdate(args, begin, u, i);
-    }
+    // Known before, so that no update's fetch waits for another's: there may be many of one place.
+    const int64_t last = LastOfPlace(args, first, begin);
+    ForValues(args.out.dtype, [&]<class Value>() {
+      Value all = Get<Value>(args.out.data, args.out.dtype, begin + i);
+      for (int64_t next = first; next <= last; ++next) {
+        all = Joined(args.reduction, all, UpdateAt<Value>(args, args.order[next], i));
+      }
+      PutWrapped(args.out.data, args.out.dtype, begin + i, all);
+    });
   });
 }
 
@@ -141,7 +162,7 @@ __device__ void Run(const Block& block, const ScatterArgs& args) {
     block.Each([&](int thread) {
       const int64_t u = first + thread;
       int64_t begin = u < args.n ? BeginOf(block, args.at, args.faults, u) : -1;
-      if (begin >= 0 && begin / run % block.count() != block.index()) begin = -1;
+      if (begin >= 0 && run > 0 && begin / run % block.count() != block.index()) begin = -1;
       found.begin[thread] = begin;
     });
     const int64_t count = args.n - first < block.threads() ? args.n - first : block.threads();
