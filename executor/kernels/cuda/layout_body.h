@@ -18,6 +18,48 @@ __device__ void Run(const Block& block, const MoveArgs& args) {
   });
 }
 
+// A tile of units of up to 8 bytes. Rows are one longer than they must be, so that what a warp reads down a column is in
+// different banks.
+struct Turned {
+  static constexpr int64_t kRow = TransposeArgs::kTile + 1;
+  alignas(16) unsigned char of[TransposeArgs::kTile * kRow * 8];
+};
+
+template <class Block>
+__device__ void Run(const Block& block, const TransposeArgs& args) {
+  constexpr int64_t kTile = TransposeArgs::kTile;
+  Turned& turned = block.template Shared<Turned>();
+  ForUnit(args.unit, [&]<class Unit>() {
+    if constexpr (sizeof(Unit) <= 8) {
+      Unit* const tile = reinterpret_cast<Unit*>(turned.of);
+      for (int64_t task = block.index(); task < args.tiles(); task += block.count()) {
+        const int64_t across = args.across(), of_index = args.down() * across, index = task / of_index;
+        const int64_t within = task - index * of_index;
+        const int64_t row0 = within / across * kTile, column0 = within % across * kTile;
+        const auto begin = PlacesOf(args.grid, index, args.from, args.to);
+        const Unit* const in = static_cast<const Unit*>(args.in) + begin.of[0];
+        Unit* const out = static_cast<Unit*>(args.out) + begin.of[1];
+        // f(across the tile, down it) for all of it.
+        const auto each = [&](const auto& f) {
+          block.Each([&](int thread) {
+            for (int64_t e = thread; e < kTile * kTile; e += block.threads()) f(e % kTile, e / kTile);
+          });
+        };
+        each([&](int64_t x, int64_t y) {
+          const int64_t row = row0 + x, column = column0 + y;
+          if (row >= args.rows || column >= args.columns) return;
+          tile[y * Turned::kRow + x] = in[row + column * args.in_stride];
+        });
+        each([&](int64_t x, int64_t y) {
+          const int64_t row = row0 + y, column = column0 + x;
+          if (row >= args.rows || column >= args.columns) return;
+          out[column + row * args.out_stride] = tile[x * Turned::kRow + y];
+        });
+      }
+    }
+  });
+}
+
 template <class Block>
 __device__ void Run(const Block& block, const RangeArgs& args) {
   ForAll(block, args.n,

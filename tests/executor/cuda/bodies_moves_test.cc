@@ -50,6 +50,23 @@ TEST(CudaLayoutBodiesTest, Moves) {
                   Reference(TransposeOp(), TransposeAttrs{{2, 1, 0, 3}}, {pairs})[0]);
 }
 
+// By tiles that the axes do not fill, of the first and the last axis of three.
+TEST(CudaLayoutBodiesTest, Transposes) {
+  for (const DType dtype : kSizes) {
+    const HostTensor x = Integers({70, 3, 37}, -99, 99).Cast(dtype);
+    ExpectAddressed(TransposeArgs{.unit = UnitOf(x),
+                                  .rows = 37,
+                                  .columns = 70,
+                                  .in_stride = 3 * 37,
+                                  .out_stride = 3 * 70,
+                                  .grid = GridOver({3}),
+                                  .in = x.raw(),
+                                  .from = {.of = {37}},
+                                  .to = {.of = {70}}},
+                    Reference(TransposeOp(), TransposeAttrs{}, {x})[0]);
+  }
+}
+
 TEST(CudaLayoutBodiesTest, Ranges) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt64, DType::kUInt8}) {
     HostTensor expected(dtype, {43});
