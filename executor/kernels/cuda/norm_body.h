@@ -148,8 +148,8 @@ struct Moments {
 template <class Value, class Team>
 __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t row) {
   const int64_t channels = args.channels, inner = args.inner, terms = args.outer * inner;
-  const int64_t c = row / args.parts, part = row - c * args.parts, first = part * args.length;
-  const int64_t own = args.parts == 1 || terms - first < args.length ? terms - first : args.length;
+  const PartOfRow place(args, row, terms);
+  const int64_t c = place.row, first = place.first, own = place.own;
   const auto at = [&](int64_t t) {
     const int64_t o = args.per_inner.Of(first + t);
     return (o * channels + c) * inner + (first + t - o * inner);
@@ -159,18 +159,10 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t row
     if (args.out[o].data) PutWrapped(args.out[o].data, args.out[o].dtype, i, value);
   };
   const auto once = [&](const auto& f) {
-    if (part == 0) team.Once(f);
+    if (place.part == 0) team.Once(f);
   };
-  // What add(&sum, t) makes of all elements of the channel. Of parts that is known at the end: before, each is written.
-  const auto join = [&]<class Sum>(const Sum& nothing, const auto& add, const auto& joined) {
-    static_assert(sizeof(Sum) <= ChannelArgs::kPartial);
-    Sum* const partial = static_cast<Sum*>(args.partial);
-    const bool end = args.stage == Stage::kEnd;
-    const Sum sum = team.Join(
-        end ? args.parts : own, nothing,
-        [&](Sum* to, int64_t t) { end ? void(*to = joined(*to, partial[c * args.parts + t])) : add(to, t); }, joined);
-    if (args.stage == Stage::kParts) team.Once([&] { partial[row] = sum; });
-    return sum;
+  const auto join = [&](const auto& nothing, const auto& add, const auto& joined) {
+    return JoinParts(args, team, place, nothing, add, joined);
   };
   const Value n = static_cast<Value>(terms), eps = static_cast<Value>(args.eps);
   const Value gamma = args.fix_gamma || !args.gamma.data ? 1 : Element<Value>(args.gamma, c);

@@ -233,4 +233,30 @@ __device__ Value SumOf(const Team& team, int64_t n, const F& f) {
       [](Value a, Value b) { return Plus(a, b); });
 }
 
+// ---- parts of rows ----
+
+// Which part of a row, of `args.parts` of `args.length` elements each but the last, the number `index` names.
+struct PartOfRow {
+  int64_t row, part, first, own;  // which of the row's, from which element on, how many
+  template <class Args>
+  __device__ PartOfRow(const Args& args, int64_t index, int64_t of_row)
+      : row(args.parts == 1 ? index : index / args.parts), part(index - row * args.parts), first(part * args.length),
+        own(args.parts == 1 || of_row - first < args.length ? of_row - first : args.length) {}
+};
+
+// What add(&sum, k), of element k of the part, makes of all elements of the row. Of several parts that is known in
+// Stage::kEnd: in kParts it is the part's, which is kept for then.
+template <class Args, class Team, class Sum, class Add, class J>
+__device__ Sum JoinParts(const Args& args, const Team& team, const PartOfRow& at, const Sum& nothing, const Add& add,
+                         const J& joined) {
+  static_assert(sizeof(Sum) <= Args::kPartial);
+  Sum* const of_row = static_cast<Sum*>(args.partial) + at.row * args.parts;
+  const bool end = args.stage == Stage::kEnd;
+  const Sum sum = team.Join(
+      end ? args.parts : at.own, nothing,
+      [&](Sum* to, int64_t k) { end ? void(*to = joined(*to, of_row[k])) : add(to, k); }, joined);
+  if (args.stage == Stage::kParts) team.Once([&] { of_row[at.part] = sum; });
+  return sum;
+}
+
 }  // namespace bindery::cuda

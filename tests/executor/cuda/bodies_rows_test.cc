@@ -28,6 +28,30 @@ HostTensor Special(DType dtype) {
   return x.Cast(dtype);
 }
 
+// By three parts of each row, the last of which is shorter: run(args) of both stages.
+template <class Args, class Give>
+void ExpectParts(Args args, const HostTensor& expected, double terms, const Give& give) {
+  alignas(16) std::array<std::byte, kRows * 3 * Args::kPartial> partial;
+  args.parts = 3;
+  args.length = 64;
+  args.partial = partial.data();
+  for (const int by_block : {0, 1}) {
+    args.rows = {kRows * args.parts, by_block};
+    ExpectWrites({expected}, terms, [&](const std::vector<Target>& out, int blocks, int threads) {
+      give(out[0], &args);
+      partial.fill(std::byte{0x7B});
+      for (const Stage stage : {Stage::kParts, Stage::kEnd}) {
+        args.stage = stage;
+        RunOnCpu(args, blocks, threads);
+      }
+    });
+  }
+}
+template <class Args>
+void ExpectPartsOut(const Args& args, const HostTensor& expected, double terms) {
+  ExpectParts(args, expected, terms, [](const Target& out, Args* to) { to->out = out; });
+}
+
 TEST(CudaSoftmaxBodiesTest, Rows) {
   struct Case {
     RowKind what;
@@ -49,7 +73,9 @@ TEST(CudaSoftmaxBodiesTest, Rows) {
       in.resize(static_cast<size_t>(c.inputs));
       SoftmaxArgs args{.what = c.what, .rows = {kRows}, .axis = kAxis, .inner = kInner, .temperature = c.temperature};
       for (size_t i = 0; i < in.size(); ++i) args.in[i] = From(in[i]);
-      ExpectRowsOut(args, Reference(c.op, c.attrs, in)[0], kAxis);
+      const HostTensor expected = Reference(c.op, c.attrs, in)[0];
+      ExpectRowsOut(args, expected, kAxis);
+      ExpectPartsOut(args, expected, kAxis);
     }
   }
 }
@@ -300,19 +326,16 @@ TEST(CudaReduceBodiesTest, Measures) {
     if (IsFloat(dtype)) x.Set(7 * kInner, NAN);
     const HostTensor place = Values(kRowsShape, {3, 149, 150, 0, -1, 80}).Cast(DType::kInt64);
     const auto check = [&](Measure what, bool last, const HostTensor& expected) {
+      MeasureArgs args{.what = what, .last = last, .in = From(x), .place = From(place), .axis = kAxis, .inner = kInner};
+      const auto give = [](const Target& out, MeasureArgs* to) { to->out = static_cast<int64_t*>(out.data); };
       for (const int by_block : {0, 1}) {
+        args.rows = {kRows, by_block};
         ExpectWrites({expected}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
-          RunOnCpu(MeasureArgs{.what = what,
-                               .last = last,
-                               .rows = {kRows, by_block},
-                               .in = From(x),
-                               .place = From(place),
-                               .out = static_cast<int64_t*>(out[0].data),
-                               .axis = kAxis,
-                               .inner = kInner},
-                   blocks, threads);
+          give(out[0], &args);
+          RunOnCpu(args, blocks, threads);
         });
       }
+      ExpectParts(args, expected, 1, give);
     };
     for (const bool last : {false, true}) {
       const ArgAttrs attrs{.axis = 1, .select_last_index = last};

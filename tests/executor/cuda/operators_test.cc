@@ -149,8 +149,14 @@ TEST(CudaOperatorsTest, Long) {
            {{"x", line}}, 5003),
       Long("long scan of products", CumProd(x, {.axis = 0}, "y"), {{"x", Uniform({4100, 2}, 0.99, 1.01)}}, 4100),
       Long("sorted columns", TopK(x, {.k = 40, .axis = 0}, "y"), {{"x", Distinct({3001, 2})}}, 1),
+      Long("long softmax", Softmax(x, {.temperature = 0.5}, "y"), {{"x", rows}}, 20011),
+      Long("long softmax of columns", LogSoftmax(x, {.axis = 0}, "y"), {{"x", Uniform({20011, 2})}}, 20011),
+      Long("transpose by tiles", Transpose(x, {.axes = {2, 1, 0}}, "y"), {{"x", Uniform({33, 2, 70})}}, 1),
+      Long("transpose of planes by tiles", Transpose(x, {.axes = {0, 2, 1}}, "y"), {{"x", Uniform({3, 17, 40})}}, 1),
       Long("sorted rows", TopK(x, {.largest = false}, "y"), {{"x", Distinct({2, 1500})}}, 1),
   };
+  cases.push_back(Long("long place", ArgMax(x, {.axis = 1}, "y"), {{"x", rows}}, 1));
+  cases.back().wrt.emplace();
   const auto add_norm = [&](const std::string& name, const HostTensor& data, const BatchNormAttrs& attrs) {
     cases.push_back(Long(name, BatchNorm(x, attrs, "y"), Channels(data), static_cast<double>(data.elements()) / 2));
     cases.back().tolerance = 4;  // as in BatchNormCases
@@ -187,9 +193,14 @@ TEST(CudaOperatorsTest, RealThreads) {
       Long("products", MatMul(x, w, {}, "y"), {{"x", Uniform({3, 40})}, {"w", Uniform({40, 5})}}, 40),
       Long("attention", Attention(x, x, x, {}, "y"), {{"x", Uniform({1, 2, 5, 4})}}, 20),
       Long("sorted", TopK(x, {}, "y"), {{"x", Distinct({70})}}, 1),
+      Long("parts of a row", Softmax(x, {}, "y"), {{"x", Uniform({1, 16384})}}, 16384),
+      Long("tiles", Transpose(x, {}, "y"), {{"x", Uniform({40, 35})}}, 1),
+      Long("dropped", Dropout(x, {}, "y"), {{"x", Uniform({7, 30})}}, 1),
       Long("put back", GatherND(x, w, {}, "y"), {{"x", Uniform({4, 3})}, {"w", Integers({6, 1}, 0, 3)}}, 6),
   };
   cases.back().dtypes = {{"w", DType::kInt64}};
+  cases.push_back(Long("categories", Multinomial(x, {.sample_size = 3}, "y"), {{"x", Uniform({2, 50}, 0, 1)}}, 1));
+  cases.back().wrt.emplace();
   for (OperatorCase& c : cases) c.test_dtypes = {DType::kFloat32};
   Check(cases);
   cuda::fake::SetThreads(0);
