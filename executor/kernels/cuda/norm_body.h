@@ -46,7 +46,7 @@ __device__ void Run(const Block& block, const NormalizeArgs& args) {
       Value square = SumOf<Value>(team, n, [&](int64_t i) { return centered(i) * centered(i); });
       if (!args.sum) square /= count;
       const Value inverse = 1 / std::sqrt(square + static_cast<Value>(args.eps));
-      team.ForEach(n, [&](int64_t i) {
+      team.ForEach(args.y.data ? n : 0, [&](int64_t i) {
         const int64_t p = ParameterOf(args.groups, group, i);
         Value y = centered(i) * inverse;
         if (args.gamma.data) y *= Element<Value>(args.gamma, p);

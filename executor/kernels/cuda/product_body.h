@@ -292,7 +292,7 @@ __device__ void MaxPool(const Block& block, const PoolArgs& args) {
         winner = at;
       }
     });
-    PutWrapped(args.out.data, args.out.dtype, i, y);
+    if (args.out.data) PutWrapped(args.out.data, args.out.dtype, i, y);
     if (args.winners) args.winners[i] = static_cast<int32_t>(winner);
   });
 }

@@ -118,7 +118,7 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
       drop.x = launches.in(0);
       drop.mask = static_cast<const uint8_t*>(to);
       drop.y = launches.out(0);
-      launches.Add(drop, drop.grid.n);
+      if (drop.y.data) launches.Add(drop, drop.grid.n);
     });
     if (!spec.output_used[1]) kernel.scratch_bytes = masks;
   }

@@ -59,8 +59,8 @@ struct SumWeightsArgs {
   }
 };
 
-// Dropout whose elements have a decision each: y = x mask a, of a mask that is drawn as by DrawArgs and written, unless
-// it is null.
+// Dropout whose elements have a decision each: y = x mask a, of a mask that is drawn as by DrawArgs. Both are written,
+// unless nobody reads them: null.
 struct DropoutArgs {
   static constexpr const char* kName = "bindery_dropout";
   static constexpr const unsigned long long* kImage = bindery_cuda_random;

@@ -155,6 +155,7 @@ __device__ void Run(const Block& block, const DropoutArgs& args) {
       for (int64_t at = first; at < args.n && at < first + DropoutArgs::kPack; ++at) {
         const bool stays = static_cast<double>(word(EnterSample(args.words, at, &word)) >> 8) >= args.least;
         if (args.mask) args.mask[at] = stays;
+        if (!args.y.data) continue;
         PutWrapped(args.y.data, args.y.dtype, at, Element<Value>(args.x, at) * (stays ? a : Value{0}));
       }
     });

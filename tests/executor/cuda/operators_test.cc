@@ -107,6 +107,31 @@ TEST(CudaOperatorsTest, IgnoredSamplesHaveNoGradient) {
   for (int64_t i = 3; i < 6; ++i) EXPECT_TRUE(std::isnan(dx.At(i)));
 }
 
+// Of an operator's results the one that nobody reads is nowhere; what its gradient wants is written all the same.
+TEST(CudaOperatorsTest, GradientsAlone) {
+  const Symbol x = Variable("x");
+  const HostTensorMap images = {{"x", Uniform({2, 2, 5, 6}).Cast(DType::kFloat32)}};
+  HostTensorMap rows = {{"x", Uniform({4, 70}).Cast(DType::kFloat32)}};
+  for (const char* const name : {"norm_gamma", "norm_beta"}) rows[name] = Uniform({70}).Cast(DType::kFloat32);
+  const std::pair<Symbol, HostTensorMap> cases[] = {{Dropout(x, {}, "dropout"), images},
+                                                    {Dropout(x, {.axes = {1}}, "dropout of channels"), images},
+                                                    {LayerNorm(x, -1, 1e-5, "norm"), rows},
+                                                    {Pooling(x, {.kernel = {2, 2}}, "pooling"), images}};
+  for (const auto& [y, inputs] : cases) {
+    SCOPED_TRACE(y.name());
+    ShapeMap shapes;
+    for (const auto& [name, value] : inputs) shapes[name] = value.shape();
+    const GradientResult gradient = Gradient(y, std::vector<std::string>{"x"}, {.shapes = shapes});
+    const Shape head = RunGraph(y, inputs, {.watch = false}).outputs[0].shape();
+    HostTensorMap all = inputs;
+    all[gradient.head_gradients[0]] = Uniform(head).Cast(DType::kFloat32);
+    const HostTensor expected =
+        RunGraph(gradient.gradients[0], all, {.policy = KernelPolicy::kReference, .watch = false}).outputs[0];
+    const HostTensor dx = RunGraph(gradient.gradients[0], all, {.device = Cuda(0)}).outputs[0];
+    ExpectNear(dx, expected, 1e-5 * MaxAbs(expected), "dx");
+  }
+}
+
 OperatorCase Long(const std::string& name, const Symbol& symbol, HostTensorMap inputs, double terms) {
   return {.name = name,
           .symbol = symbol,
