@@ -26,8 +26,9 @@ struct Mean {
 };
 template <class Value, class Team, class F>
 __device__ Mean<Value> MeanOf(const Team& team, int64_t n, const F& x) {
-  const Value count = static_cast<Value>(n);
+  const Value count = static_cast<Value>(n > 0 ? n : 1);
   const Value near = SumOf<Value>(team, n, x) / count;
+  if (near - near != 0) return {near, 0};  // infinite, or no number: nothing is off
   const Value off = SumOf<Value>(team, n, [&](int64_t i) { return x(i) - near; }) / count;
   const Value mean = near + off;
   return {mean, (near - mean) + off};
@@ -39,7 +40,7 @@ __device__ void Run(const Block& block, const NormalizeArgs& args) {
     const int64_t n = args.groups.channels * args.groups.inner;
     ForRows(block, args.rows, [&](const auto& team, int64_t group) {
       const auto x = [&](int64_t i) { return Element<Value>(args.x, group * n + i); };
-      const Value count = static_cast<Value>(n);
+      const Value count = static_cast<Value>(n > 0 ? n : 1);
       const Mean<Value> exact = args.center ? MeanOf<Value>(team, n, x) : Mean<Value>{};
       const Value mean = exact.mean, rest = exact.rest;
       const auto centered = [&](int64_t i) { return (x(i) - mean) - rest; };
