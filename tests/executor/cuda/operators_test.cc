@@ -178,6 +178,7 @@ TEST(CudaOperatorsTest, Long) {
       Long("long softmax of columns", LogSoftmax(x, {.axis = 0}, "y"), {{"x", Uniform({20011, 2})}}, 20011),
       Long("transpose by tiles", Transpose(x, {.axes = {2, 1, 0}}, "y"), {{"x", Uniform({33, 2, 70})}}, 1),
       Long("transpose of planes by tiles", Transpose(x, {.axes = {0, 2, 1}}, "y"), {{"x", Uniform({3, 17, 40})}}, 1),
+      Long("sorted short rows", TopK(x, {.k = 20}, "y"), {{"x", Distinct({11, 100})}}, 1),
       Long("sorted rows", TopK(x, {.largest = false}, "y"), {{"x", Distinct({2, 1500})}}, 1),
   };
   cases.push_back(Long("long place", ArgMax(x, {.axis = 1}, "y"), {{"x", rows}}, 1));
