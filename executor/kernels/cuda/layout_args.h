@@ -25,8 +25,8 @@ struct MoveArgs {
 };
 
 // The same where one axis follows itself in `in` and another in `out`: out[column + row out_stride] =
-// in[row + column in_stride], for all of `rows` and `columns` and from where each index of the grid begins. By tiles, so
-// that neighbouring threads have neighbours in both.
+// in[row + column in_stride], for all of `rows` and `columns` and from where each index of the grid begins. By tiles:
+// neighbouring threads have neighbours in both.
 struct TransposeArgs {
   static constexpr const char* kName = "bindery_transpose";
   static constexpr const unsigned long long* kImage = bindery_cuda_layout;

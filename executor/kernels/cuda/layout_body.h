@@ -18,8 +18,8 @@ __device__ void Run(const Block& block, const MoveArgs& args) {
   });
 }
 
-// A tile of units of up to 8 bytes. Rows are one longer than they must be, so that what a warp reads down a column is in
-// different banks.
+// A tile of units of up to 8 bytes. Rows are one longer than they must be, so that what a warp reads down a column is
+// in different banks.
 struct Turned {
   static constexpr int64_t kRow = TransposeArgs::kTile + 1;
   alignas(16) unsigned char of[TransposeArgs::kTile * kRow * 8];
@@ -68,11 +68,13 @@ __device__ void Run(const Block& block, const RangeArgs& args) {
 
 constexpr int64_t kNowhere = -1, kFault = -2;
 
-// The place of an index in its extent, kNowhere for none; kFault for those that should have one, which are reported.
+// The place of index `element` in its extent, kNowhere for none; kFault for those that should have one, which are
+// reported.
 template <class Block>
-__device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRing& faults, double index,
+__device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRing& faults, int64_t element,
                            int64_t extent) {
   constexpr int kRaise = 0, kClip = 1, kWrap = 2;  // IndexMode
+  const double index = Number(at.indices, element);
   const double n = static_cast<double>(extent), below = index != index ? 0 : std::floor(index);
   double place = index;
   if (at.mode == kClip) place = below < 0 ? 0 : below > n - 1 ? n - 1 : below;
@@ -80,7 +82,7 @@ __device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRi
   if (at.mode == kRaise && index < 0) place = index + n;
   if (!(place >= 0 && place < n && place == std::floor(place))) {
     if (at.mode != kRaise) return kNowhere;
-    Report(block, faults, index, -n, n - 1);
+    Report(block, faults, element, index, -n, n - 1);
     return kFault;
   }
   const int64_t result = static_cast<int64_t>(place);
@@ -93,14 +95,14 @@ template <class Block>
 __device__ int64_t BeginOf(const Block& block, const Indexing& at, const FaultRing& faults, int64_t u) {
   if (at.by_elements) {
     const int64_t others = PlacesOf(at.grid, u, at.others).of[0];
-    const int64_t place = PlaceOf(block, at, faults, Number(at.indices, u), at.axis_extent);
+    const int64_t place = PlaceOf(block, at, faults, u, at.axis_extent);
     return place < 0 ? place : others + place * at.axis_stride;
   }
   const int64_t slab = u / at.count, row = u - slab * at.count;
   int64_t place = 0;
   for (int i = 0; i < at.k && place >= 0; ++i) {
-    const double index = Number(at.indices, (slab / at.outer * at.count + row) * at.k + i);
-    const int64_t next = PlaceOf(block, at, faults, index, at.extents[i]);
+    const int64_t element = (slab / at.outer * at.count + row) * at.k + i;
+    const int64_t next = PlaceOf(block, at, faults, element, at.extents[i]);
     place = next < 0 ? next : place * at.extents[i] + next;
   }
   return place < 0 ? place : (slab * at.extent + place) * at.run;

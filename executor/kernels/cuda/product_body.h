@@ -249,8 +249,8 @@ __device__ void ForWindow(const Slide& s, const Extents& e, const F& f) {
   }
 }
 
-// f(output) for all outputs in whose windows the input at `at` is, in order: no more is looked at than there are, however
-// long windows are.
+// f(output) for all outputs in whose windows the input at `at` is, in order: no more is looked at than there are,
+// however long windows are.
 template <class F>
 __device__ void ForWindowsAt(const Slide& s, int64_t at, const F& f) {
   int64_t place[3], begin[3], end[3];  // of the input, from where the padding begins; of outputs

@@ -83,7 +83,7 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
       const bool ignored = args.use_ignore && label == args.ignore_label;
       const bool good = IsWholeIn(label, 0, static_cast<double>(args.axis - 1));
       if (!ignored && !good) {
-        team.Once([&] { Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1)); });
+        team.Once([&] { Report(block, args.faults, row, label, 0, static_cast<double>(args.axis - 1)); });
       }
       const bool counts = !ignored && good;
       const Value nothing = ignored ? Value{0} : static_cast<Value>(NAN);  // of a row that does not count
@@ -143,7 +143,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
         const Value edge = static_cast<Value>(args.margin) + sign * p, hinge = edge > 0 ? edge : Value{0};
         y = sign * scale * (args.use_linear ? static_cast<Value>(hinge > 0) : 2 * hinge);
         if (label != std::floor(label)) {
-          Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+          Report(block, args.faults, row, label, 0, static_cast<double>(args.axis - 1));
           y = static_cast<Value>(NAN);
         }
       } else if (args.distribution) {
@@ -153,7 +153,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
         ignored = args.use_ignore && label == args.ignore_label;
         if (!ignored) {
           if (!IsWholeIn(label, 0, static_cast<double>(args.axis - 1))) {
-            Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+            Report(block, args.faults, row, label, 0, static_cast<double>(args.axis - 1));
             y = static_cast<Value>(NAN);
           } else {
             const Value wanted =

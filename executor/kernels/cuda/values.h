@@ -113,14 +113,14 @@ __device__ Value Times(Value a, Value b) {
   }
 }
 
-// By one thread: `value` is not in low..high. The first of a piece is heard: the others, of which there may be one for
-// each element of a bad row, go no further than a look at the device's memory.
+// By one thread: `value`, element `at` of an input, is not in low..high. The first of a piece is heard: the others, of
+// which there may be one for each element of a bad row, go no further than a look at the device's memory.
 template <class Block>
-__device__ void Report(const Block& block, const FaultRing& ring, double value, double low, double high) {
+__device__ void Report(const Block& block, const FaultRing& ring, int64_t at, double value, double low, double high) {
   if (!ring.faults) return;
   const uint64_t piece = *ring.piece;
   if (!block.Claim(ring.heard, piece)) return;
-  ring.faults[piece % FaultRing::kSize] = {piece, value, low, high};
+  ring.faults[piece % FaultRing::kSize] = {piece, at, value, low, high};
   if (ring.refused) ring.refused->place = 0;
 }
 

@@ -147,6 +147,7 @@ TEST(CudaSoftmaxBodiesTest, LabelsOutside) {
       run(To(&result), FaultRing{faults.data(), &piece, &heard});
       for (int64_t i = 0; i < result.elements(); ++i) EXPECT_EQ(std::isnan(result.At(i)), i >= axis) << i;
       EXPECT_EQ(faults[piece].piece, piece);
+      EXPECT_TRUE(faults[piece].at == 1 || faults[piece].at == 2) << faults[piece].at;
       EXPECT_TRUE(faults[piece].value == bad || std::isnan(bad));
       EXPECT_EQ(faults[piece].low, 0);
       EXPECT_EQ(faults[piece].high, 4);
