@@ -61,14 +61,15 @@ MaybeKernel MakeInt(const KernelSpec& spec) {
 MaybeKernel MakeBernoulli(const KernelSpec& spec) { return Drawn(spec, {.what = Draw::kBernoulli}); }
 MaybeKernel MakeMultinomial(const KernelSpec& spec) {
   const Shape& weights = spec.inputs[0].shape;
-  SumWeightsArgs sums{
-      .logits = spec.attributes<MultinomialAttrs>().logits, .rows = weights[0], .categories = weights[1]};
+  SumWeightsArgs sums{.logits = spec.attributes<MultinomialAttrs>().logits,
+                      .rows = RowsOf(weights[0], weights[1]),
+                      .categories = weights[1]};
   MaybeKernel kernel = Drawn(
       spec, {.what = Draw::kMultinomial, .range = static_cast<uint64_t>(weights[1]), .draws = spec.outputs[0].shape[1]},
       [sums](Launches& launches, DrawArgs* draw) mutable {
         sums.in = draw->in;
         draw->sums = sums.sums = reinterpret_cast<double*>(launches.scratch());
-        launches.AddBlocks(sums, sums.rows);
+        launches.AddRows(sums);
       });
   if (kernel) kernel->scratch_bytes = CheckedMul(weights.Elements(), static_cast<int64_t>(sizeof(double)));
   return kernel;

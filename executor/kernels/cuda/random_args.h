@@ -44,13 +44,14 @@ struct DrawArgs {
   }
 };
 
-// sums[k] of each row of (rows, categories) = what the categories up to k weigh, added in their order. A block a row.
+// sums[k] of each row of (rows, categories) = what the categories up to k weigh, added in their order.
 struct SumWeightsArgs {
   static constexpr const char* kName = "bindery_sum_weights";
   static constexpr const unsigned long long* kImage = bindery_cuda_random;
   static constexpr int64_t kRun = 1024;  // categories that a block looks at together
   int32_t logits = 0;
-  int64_t rows = 0, categories = 0;
+  Rows rows = {};
+  int64_t categories = 0;
   Source in = {};
   double* sums = nullptr;
   void Addresses(const auto& visit) {

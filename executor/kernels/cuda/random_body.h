@@ -65,38 +65,56 @@ __device__ inline uint64_t High(uint64_t a, uint64_t b) {
   return a1 * b1 + (middle >> 32) + (other >> 32);
 }
 
-// All threads look at weights, one adds up: as the host does, so the host's categories are drawn.
+// What the categories of a row weigh, of logarithms beside the largest.
+struct Weights {
+  const SumWeightsArgs& args;
+  int64_t first;
+  double most;
+  template <class Team>
+  __device__ Weights(const Team& team, const SumWeightsArgs& a, int64_t row)
+      : args(a), first(row * a.categories), most(-std::numeric_limits<double>::infinity()) {
+    if (!a.logits) return;
+    most = team.Join(
+        a.categories, most,
+        [&](double* so_far, int64_t k) { *so_far = std::fmax(*so_far, Number(args.in, first + k)); },
+        [](double x, double y) { return std::fmax(x, y); });
+  }
+  __device__ double operator()(int64_t k) const {
+    const double x = Number(args.in, first + k);
+    return args.logits ? std::exp(x - most) : std::fmax(x, 0.0);
+  }
+};
+
+// Of a row that is a block's all threads look at weights, and one adds up: as the host does, so the host's categories
+// are drawn.
 template <class Block>
 __device__ void Run(const Block& block, const SumWeightsArgs& args) {
+  if (!args.rows.by_block) {
+    return ForAll(block, args.rows.count, [&](int64_t row) {
+      const Weights weight(ThreadTeam(), args, row);
+      double sum = 0;
+      for (int64_t k = 0; k < args.categories; ++k) args.sums[weight.first + k] = sum += weight(k);
+    });
+  }
   constexpr int64_t kRun = SumWeightsArgs::kRun;
   struct Fetched {
     double of[kRun];
   };
   Fetched& fetched = block.template Shared<Fetched>();
   typename Block::template Own<double> sum(block);
-  for (int64_t row = block.index(); row < args.rows; row += block.count()) {
-    const int64_t first = row * args.categories;
-    double most = -std::numeric_limits<double>::infinity();
-    if (args.logits) {
-      most = BlockTeam<Block>{block}.Join(
-          args.categories, most,
-          [&](double* so_far, int64_t k) { *so_far = std::fmax(*so_far, Number(args.in, first + k)); },
-          [](double a, double b) { return std::fmax(a, b); });
-    }
+  for (int64_t row = block.index(); row < args.rows.count; row += block.count()) {
+    const Weights weight(BlockTeam<Block>{block}, args, row);
     block.Each([&](int thread) { sum[thread] = 0; });
     for (int64_t begin = 0; begin < args.categories; begin += kRun) {
       const int64_t n = args.categories - begin < kRun ? args.categories - begin : kRun;
       block.Each([&](int thread) {
-        for (int64_t i = thread; i < n; i += block.threads()) {
-          const double x = Number(args.in, first + begin + i);
-          fetched.of[i] = args.logits ? std::exp(x - most) : std::fmax(x, 0.0);
-        }
+        for (int64_t i = thread; i < n; i += block.threads()) fetched.of[i] = weight(begin + i);
       });
       block.Each([&](int thread) {
         for (int64_t i = 0; thread == 0 && i < n; ++i) fetched.of[i] = sum[thread] += fetched.of[i];
       });
       block.Each([&](int thread) {
-        for (int64_t i = thread; i < n; i += block.threads()) args.sums[first + begin + i] = fetched.of[i];
+        for (int64_t i = thread; i < n; i += block.threads()) args.sums[weight.first + begin + i] = fetched.of[i];
       });
     }
   }

@@ -254,19 +254,21 @@ TEST(CudaRandomBodiesTest, Categories) {
       const HostTensor weights = Uniform({5, categories}, logits ? -2 : -0.1, 1).Cast(DType::kFloat32);
       const MultinomialAttrs attrs{.sample_size = 11, .logits = logits};
       std::vector<double> sums(static_cast<size_t>(weights.elements()));
-      const SumWeightsArgs sum{
-          .logits = logits, .rows = 5, .categories = categories, .in = From(weights), .sums = sums.data()};
+      SumWeightsArgs sum{.logits = logits, .categories = categories, .in = From(weights), .sums = sums.data()};
       DrawArgs args = DrawOf(Draw::kMultinomial, 55);
       args.range = static_cast<uint64_t>(categories);
       args.sums = sums.data();
       args.draws = 11;
       const HostTensor expected = Reference(MultinomialOp(), attrs, {weights}, 1, {.step = kStep})[0];
-      ExpectWrites({expected}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
-        std::ranges::fill(sums, -1);
-        RunOnCpu(sum, blocks, threads);
-        args.out = out[0];
-        RunOnCpu(args, blocks, threads);
-      });
+      for (const int by_block : {0, 1}) {
+        sum.rows = {5, by_block};
+        ExpectWrites({expected}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
+          std::ranges::fill(sums, -1);
+          RunOnCpu(sum, blocks, threads);
+          args.out = out[0];
+          RunOnCpu(args, blocks, threads);
+        });
+      }
     }
   }
 }
@@ -282,7 +284,7 @@ TEST(CudaRandomBodiesTest, CategoriesOfNoNumber) {
       args.range = 9;
       args.sums = sums.data();
       args.draws = 7;
-      RunOnCpu(SumWeightsArgs{.logits = logits, .rows = 3, .categories = 9, .in = From(weights), .sums = sums.data()},
+      RunOnCpu(SumWeightsArgs{.logits = logits, .rows = {3}, .categories = 9, .in = From(weights), .sums = sums.data()},
                2, 7);
       const MultinomialAttrs attrs{.sample_size = 7, .logits = logits};
       ExpectOut(args, Reference(MultinomialOp(), attrs, {weights}, 1, {.step = kStep})[0]);
