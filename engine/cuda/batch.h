@@ -233,7 +233,8 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
       const Fault* const fault = at <= done ? progress_->FaultOf(at) : nullptr;
       if (!fault || error_) continue;
       try {
-        Throw<DataError>("{}: {} is not in {}..{}", piece.what, fault->value, fault->low, fault->high);
+        Throw<DataError>("{}: {} is not in {}..{}: element {} of its input", piece.what, fault->value, fault->low,
+                         fault->high, fault->at);
       } catch (...) {
         error_ = CurrentErrorNamed(*piece.part);
       }

@@ -105,6 +105,7 @@ struct ScaleArgs {
 // piece of work (stream.h) that finds some writes it, in memory of the host.
 struct Fault {
   uint64_t piece = 0;
+  int64_t at = 0;                       // which element of an input it is
   double value = 0, low = 0, high = 0;  // it is not in low..high
 };
 // What is to be said of a fault is lost if a piece kSize later, or twice that and so on, finds one, too, before the

@@ -13,11 +13,12 @@ __device__ void Run(const Block& block, const ArrangeArgs& args) {
   const int64_t stride = args.step_stride;
   // Of the sequence with this element of data; -1, and it is reported: of no number of steps.
   const auto length_at = [&](int64_t at) -> int64_t {
-    const double length = Number(args.lengths, at / args.sample_stride % args.samples);
+    const int64_t sample = at / args.sample_stride % args.samples;
+    const double length = Number(args.lengths, sample);
     const double least = args.what == Arrange::kMask || args.what == Arrange::kReverse ? 0 : 1;
     const double most = static_cast<double>(args.steps);
     if (IsWholeIn(length, least, most)) return static_cast<int64_t>(length);
-    Report(block, args.faults, length, least, most);
+    Report(block, args.faults, sample, length, least, most);
     return -1;
   };
   ForUnit(args.unit, [&]<class Unit>() {

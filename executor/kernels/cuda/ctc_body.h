@@ -43,10 +43,11 @@ struct CTCSample {
     if (!Length(block, args.data_lengths, &steps) || !Length(block, args.label_lengths, &labels)) return;
     const double last = static_cast<double>(args.classes - 1), blank = static_cast<double>(args.blank);
     for (int64_t i = 0; i < labels; ++i) {
-      const double label = Number(args.label, sample * args.labels + i);
+      const int64_t at = sample * args.labels + i;
+      const double label = Number(args.label, at);
       if (!args.label_lengths.data && (label < 0 || label == blank)) break;
       if (!IsWholeIn(label, 0, last) || label == blank) {
-        return Report(block, args.faults, label, blank == 0 ? 1 : 0, blank == last ? last - 1 : last);
+        return Report(block, args.faults, at, label, blank == 0 ? 1 : 0, blank == last ? last - 1 : last);
       }
       classes[counts[0]++] = static_cast<int32_t>(label);
       classes[counts[0]++] = static_cast<int32_t>(args.blank);
@@ -58,7 +59,7 @@ struct CTCSample {
     if (!lengths.data) return true;
     const double number = Number(lengths, sample), most = static_cast<double>(*length);
     const bool good = IsWholeIn(number, 0, most);
-    if (!good) Report(block, args.faults, number, 0, most);
+    if (!good) Report(block, args.faults, sample, number, 0, most);
     *length = good ? static_cast<int64_t>(number) : 0;
     return good;
   }

@@ -118,5 +118,29 @@ struct RowParts {
   int64_t count = 1, length = 0;  // of each row; elements of each but the last, which may have fewer
 };
 RowParts PartsOf(int64_t rows, int64_t length);
+// Of kernels that work on parts of rows (values.h): makes rows of `length` elements parts, where blocks take them.
+template <class Args>
+void SplitRows(Args* args, int64_t length) {
+  if (!args->rows.by_block) return;
+  const RowParts parts = PartsOf(args->rows.count, length);
+  args->parts = parts.count;
+  args->length = parts.length;
+  args->rows.count *= parts.count;
+}
+template <class Args>
+int64_t ScratchOfParts(const Args& args) {
+  return args.parts > 1 ? args.rows.count * Args::kPartial : 0;
+}
+// What each part's elements give first, if there are several; scratch begins with it.
+template <class Args>
+void AddParts(Launches& launches, Args args) {
+  if (args.parts > 1) {
+    args.partial = launches.scratch();
+    args.stage = Stage::kParts;
+    launches.AddRows(args);
+    args.stage = Stage::kEnd;
+  }
+  launches.AddRows(args);
+}
 
 }  // namespace bindery::cuda

@@ -1,6 +1,5 @@
 // What moves elements, and what is made of nothing.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/layout_args.h"
+#include "executor/kernels/cuda/move.h"
 #include "executor/kernels/cuda/sorting.h"
 #include "executor/kernels/rules.h"
 #include "symbol/ops/indexing.h"
@@ -19,33 +19,6 @@ namespace {
 
 const char* AtElement(const void* memory, int64_t element, int64_t size) {
   return static_cast<const char*>(memory) + element * size;
-}
-
-// Elements of `size` bytes, by the largest units that the places allow.
-void AddMove(Launches& launches, const void* in, void* out, int64_t size, MoveArgs args) {
-  if (!out || args.grid.n == 0) return;
-  JoinAxes(&args.grid, {&args.from, &args.to});
-  args.in = in;
-  args.out = out;
-  args.unit = static_cast<int32_t>(size);
-  const int last = args.grid.rank - 1;
-  const auto is_even = [&] {
-    uint64_t bits = std::bit_cast<uint64_t>(in) / static_cast<uint64_t>(args.unit) |
-                    std::bit_cast<uint64_t>(out) / static_cast<uint64_t>(args.unit) |
-                    static_cast<uint64_t>(args.grid.extents[last]);
-    for (int axis = 0; axis < last; ++axis) bits |= static_cast<uint64_t>(args.from.of[axis] | args.to.of[axis]);
-    return bits % 2 == 0;
-  };
-  while (last >= 0 && args.unit < 16 && args.from.of[last] == 1 && args.to.of[last] == 1 && is_even()) {
-    args.unit *= 2;
-    args.grid.extents[last] /= 2;
-    args.grid.n /= 2;
-    for (int axis = 0; axis < last; ++axis) {
-      args.from.of[axis] /= 2;
-      args.to.of[axis] /= 2;
-    }
-  }
-  launches.Add(args, args.grid.n);
 }
 
 MaybeKernel MakeCopy(const KernelSpec& spec) {
@@ -364,28 +337,5 @@ constexpr KernelEntry kEntries[] = {
 }  // namespace
 
 KernelRows LayoutKernels() { return kEntries; }
-
-// Between orders of axes; blocks are CPUs' alone.
-MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int) {
-  if (to.kind == Format::Kind::kOpaque || from.num_blocks > 0 || to.num_blocks > 0) return std::nullopt;
-  const auto strides_of = [&](const Format& format) {
-    if (format.is_plain()) return PlainStrides(shape);
-    Strides strides;
-    int64_t stride = 1;
-    for (int i = format.rank - 1; i >= 0; --i) {
-      strides.of[format.order[static_cast<size_t>(i)]] = stride;
-      stride *= shape[format.order[static_cast<size_t>(i)]];
-    }
-    return strides;
-  };
-  const MoveArgs args{.grid = GridOf(shape), .from = strides_of(from), .to = strides_of(to)};
-  Kernel kernel{.implementation = "own", .input_formats = {from}, .output_formats = {to}};
-  kernel.bind = [args, dtype](const KernelArgs& addresses) {
-    Launches launches(addresses, "Reorder");
-    AddMove(launches, addresses.inputs[0], addresses.outputs[0], SizeOf(dtype), args);
-    return std::move(launches).Finish();
-  };
-  return kernel;
-}
 
 }  // namespace bindery::cuda

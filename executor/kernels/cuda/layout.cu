@@ -6,6 +6,7 @@ using namespace bindery::cuda;
 extern "C" {
 
 __global__ void bindery_move(const __grid_constant__ MoveArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_transpose(const __grid_constant__ TransposeArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_range(const __grid_constant__ RangeArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_gather(const __grid_constant__ GatherArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_scatter(const __grid_constant__ ScatterArgs args) { Run(GpuBlock(), args); }

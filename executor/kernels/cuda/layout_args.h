@@ -24,6 +24,28 @@ struct MoveArgs {
   }
 };
 
+// The same where one axis follows itself in `in` and another in `out`: out[column + row out_stride] =
+// in[row + column in_stride], for all of `rows` and `columns` and from where each index of the grid begins. By tiles:
+// neighbouring threads have neighbours in both.
+struct TransposeArgs {
+  static constexpr const char* kName = "bindery_transpose";
+  static constexpr const unsigned long long* kImage = bindery_cuda_layout;
+  static constexpr int64_t kTile = 32;
+  int32_t unit = 1;
+  int64_t rows = 0, columns = 0, in_stride = 0, out_stride = 0;
+  Grid grid = {};
+  const void* in = nullptr;
+  void* out = nullptr;
+  Strides from = {}, to = {};
+  void Addresses(const auto& visit) {
+    visit(in);
+    visit(out);
+  }
+  constexpr int64_t down() const { return (rows + kTile - 1) / kTile; }
+  constexpr int64_t across() const { return (columns + kTile - 1) / kTile; }
+  constexpr int64_t tiles() const { return grid.n * down() * across(); }
+};
+
 // out[i] = begin + i step
 struct RangeArgs {
   static constexpr const char* kName = "bindery_range";
@@ -125,6 +147,6 @@ struct OneHotArgs {
   }
 };
 
-using LayoutImage = std::tuple<MoveArgs, RangeArgs, GatherArgs, ScatterArgs, RowNumbersArgs, OneHotArgs>;
+using LayoutImage = std::tuple<MoveArgs, TransposeArgs, RangeArgs, GatherArgs, ScatterArgs, RowNumbersArgs, OneHotArgs>;
 
 }  // namespace bindery::cuda

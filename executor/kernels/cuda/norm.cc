@@ -83,25 +83,13 @@ Kernel ChannelKernel(const KernelSpec& spec, ChannelArgs args, size_t outputs,
                         args.what == Channels::kGradSums || (args.what == Channels::kForward && !args.running);
   const bool has_elements = has_sums || args.what == Channels::kForward || args.what == Channels::kNormalize ||
                             args.what == Channels::kGradInput;
-  if (has_elements && args.rows.by_block) {
-    const RowParts parts = PartsOf(args.channels, args.outer * args.inner);
-    args.parts = parts.count;
-    args.length = parts.length;
-    args.rows.count *= parts.count;
-  }
-  const bool first_sums = has_sums && args.parts > 1;
+  if (has_elements) SplitRows(&args, args.outer * args.inner);
   Kernel kernel = OwnKernel(spec, [=](Launches& launches) mutable {
     for (size_t o = 0; o < outputs; ++o) args.out[o] = launches.out(o);
     bind(launches, &args);
-    if (first_sums) {
-      args.partial = launches.scratch();
-      args.stage = Stage::kParts;
-      launches.AddRows(args);
-      args.stage = Stage::kEnd;
-    }
-    launches.AddRows(args);
+    has_sums ? AddParts(launches, args) : launches.AddRows(args);
   });
-  if (first_sums) kernel.scratch_bytes = args.rows.count * ChannelArgs::kPartial;
+  if (has_sums) kernel.scratch_bytes = ScratchOfParts(args);
   return kernel;
 }
 

@@ -26,8 +26,9 @@ struct Mean {
 };
 template <class Value, class Team, class F>
 __device__ Mean<Value> MeanOf(const Team& team, int64_t n, const F& x) {
-  const Value count = static_cast<Value>(n);
+  const Value count = static_cast<Value>(n > 0 ? n : 1);
   const Value near = SumOf<Value>(team, n, x) / count;
+  if (near - near != 0) return {near, 0};  // infinite, or no number: nothing is off
   const Value off = SumOf<Value>(team, n, [&](int64_t i) { return x(i) - near; }) / count;
   const Value mean = near + off;
   return {mean, (near - mean) + off};
@@ -39,14 +40,14 @@ __device__ void Run(const Block& block, const NormalizeArgs& args) {
     const int64_t n = args.groups.channels * args.groups.inner;
     ForRows(block, args.rows, [&](const auto& team, int64_t group) {
       const auto x = [&](int64_t i) { return Element<Value>(args.x, group * n + i); };
-      const Value count = static_cast<Value>(n);
+      const Value count = static_cast<Value>(n > 0 ? n : 1);
       const Mean<Value> exact = args.center ? MeanOf<Value>(team, n, x) : Mean<Value>{};
       const Value mean = exact.mean, rest = exact.rest;
       const auto centered = [&](int64_t i) { return (x(i) - mean) - rest; };
       Value square = SumOf<Value>(team, n, [&](int64_t i) { return centered(i) * centered(i); });
       if (!args.sum) square /= count;
       const Value inverse = 1 / std::sqrt(square + static_cast<Value>(args.eps));
-      team.ForEach(n, [&](int64_t i) {
+      team.ForEach(args.y.data ? n : 0, [&](int64_t i) {
         const int64_t p = ParameterOf(args.groups, group, i);
         Value y = centered(i) * inverse;
         if (args.gamma.data) y *= Element<Value>(args.gamma, p);
@@ -148,8 +149,8 @@ struct Moments {
 template <class Value, class Team>
 __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t row) {
   const int64_t channels = args.channels, inner = args.inner, terms = args.outer * inner;
-  const int64_t c = row / args.parts, part = row - c * args.parts, first = part * args.length;
-  const int64_t own = args.parts == 1 || terms - first < args.length ? terms - first : args.length;
+  const PartOfRow place(args, row, terms);
+  const int64_t c = place.row, first = place.first, own = place.own;
   const auto at = [&](int64_t t) {
     const int64_t o = args.per_inner.Of(first + t);
     return (o * channels + c) * inner + (first + t - o * inner);
@@ -159,18 +160,10 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t row
     if (args.out[o].data) PutWrapped(args.out[o].data, args.out[o].dtype, i, value);
   };
   const auto once = [&](const auto& f) {
-    if (part == 0) team.Once(f);
+    if (place.part == 0) team.Once(f);
   };
-  // What add(&sum, t) makes of all elements of the channel. Of parts that is known at the end: before, each is written.
-  const auto join = [&]<class Sum>(const Sum& nothing, const auto& add, const auto& joined) {
-    static_assert(sizeof(Sum) <= ChannelArgs::kPartial);
-    Sum* const partial = static_cast<Sum*>(args.partial);
-    const bool end = args.stage == Stage::kEnd;
-    const Sum sum = team.Join(
-        end ? args.parts : own, nothing,
-        [&](Sum* to, int64_t t) { end ? void(*to = joined(*to, partial[c * args.parts + t])) : add(to, t); }, joined);
-    if (args.stage == Stage::kParts) team.Once([&] { partial[row] = sum; });
-    return sum;
+  const auto join = [&](const auto& nothing, const auto& add, const auto& joined) {
+    return JoinParts(args, team, place, nothing, add, joined);
   };
   const Value n = static_cast<Value>(terms), eps = static_cast<Value>(args.eps);
   const Value gamma = args.fix_gamma || !args.gamma.data ? 1 : Element<Value>(args.gamma, c);

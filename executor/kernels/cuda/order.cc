@@ -16,9 +16,9 @@
 namespace bindery::cuda {
 namespace {
 
-// Up to a power of two, a chunk at least.
+// Up to a power of two.
 int64_t PaddedForSorting(int64_t n) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(n, SortArgs::kChunk))));
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 2))));
 }
 
 // Few long rows would be the work of few threads: as many chunks as each has elements.

@@ -50,7 +50,7 @@ struct TopKArgs {
 
 // The same of many: the places (rows, padded) are sorted by a bitonic network, a launch for each of its steps that is
 // longer than a chunk and one for all shorter ones; beyond the axis, up to a power of two, places name nothing and come
-// last.
+// last. A chunk has several rows where these are short.
 enum class SortStage : int32_t {
   kBegin,   // places in their order, then all steps of sorted runs up to a chunk
   kStep,    // one step: of runs of `size`, between places `stride` apart

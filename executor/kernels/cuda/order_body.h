@@ -173,27 +173,26 @@ __device__ void Run(const Block& block, const SortArgs& args) {
       });
       return;
     }
-    constexpr int64_t kPairs = SortArgs::kChunk / 2;
-    for (int64_t chunk = block.index(); chunk < all / SortArgs::kChunk; chunk += block.count()) {
+    for (int64_t begin = SortArgs::kChunk * block.index(); begin < all; begin += SortArgs::kChunk * block.count()) {
+      const int64_t n = all - begin < SortArgs::kChunk ? all - begin : SortArgs::kChunk;
       const auto step = [&](int64_t size, int64_t stride) {
         block.Each([&](int thread) {
-          for (int64_t pair = thread; pair < kPairs; pair += block.threads()) {
-            Exchange<Value>(args, chunk * kPairs + pair, size, stride);
+          for (int64_t pair = thread; pair < n / 2; pair += block.threads()) {
+            Exchange<Value>(args, begin / 2 + pair, size, stride);
           }
         });
       };
       if (args.stage == SortStage::kBegin) {
         block.Each([&](int thread) {
-          for (int64_t i = thread; i < SortArgs::kChunk; i += block.threads()) {
-            const int64_t at = chunk * SortArgs::kChunk + i;
+          for (int64_t at = begin + thread; at < begin + n; at += block.threads()) {
             args.places[at] = static_cast<int32_t>(at % args.padded);
           }
         });
-        for (int64_t size = 2; size <= SortArgs::kChunk; size *= 2) {
+        for (int64_t size = 2; size <= SortArgs::kChunk && size <= args.padded; size *= 2) {
           for (int64_t stride = size / 2; stride > 0; stride /= 2) step(size, stride);
         }
       } else {
-        for (int64_t stride = kPairs; stride > 0; stride /= 2) step(args.size, stride);
+        for (int64_t stride = SortArgs::kChunk / 2; stride > 0; stride /= 2) step(args.size, stride);
       }
     }
   });

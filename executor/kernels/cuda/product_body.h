@@ -249,6 +249,34 @@ __device__ void ForWindow(const Slide& s, const Extents& e, const F& f) {
   }
 }
 
+// f(output) for all outputs in whose windows the input at `at` is, in order: no more is looked at than there are,
+// however long windows are.
+template <class F>
+__device__ void ForWindowsAt(const Slide& s, int64_t at, const F& f) {
+  int64_t place[3], begin[3], end[3];  // of the input, from where the padding begins; of outputs
+  for (int axis = 2; axis >= 0; --axis) {
+    const int64_t next = s.per_in[axis].Of(at), stride = s.stride[axis];
+    place[axis] = at - next * s.in[axis] + s.pad[axis];
+    const int64_t first = place[axis] - s.dilate[axis] * (s.kernel[axis] - 1);
+    const int64_t last = s.per_stride[axis].Of(place[axis]);
+    begin[axis] = first <= 0 ? 0 : s.per_stride[axis].Of(first + stride - 1);
+    end[axis] = last < s.out[axis] ? last + 1 : s.out[axis];
+    at = next;
+  }
+  const auto meets = [&](int axis, int64_t output) {  // is it at a tap?
+    return s.dilate[axis] == 1 || (place[axis] - output * s.stride[axis]) % s.dilate[axis] == 0;
+  };
+  for (int64_t d = begin[0]; d < end[0]; ++d) {
+    if (!meets(0, d)) continue;
+    for (int64_t h = begin[1]; h < end[1]; ++h) {
+      if (!meets(1, h)) continue;
+      for (int64_t w = begin[2]; w < end[2]; ++w) {
+        if (meets(2, w)) f((d * s.out[1] + h) * s.out[2] + w);
+      }
+    }
+  }
+}
+
 // The maximum of a window, the first of equal ones, or NaN.
 template <class Value, class Block>
 __device__ void MaxPool(const Block& block, const PoolArgs& args) {
@@ -264,7 +292,7 @@ __device__ void MaxPool(const Block& block, const PoolArgs& args) {
         winner = at;
       }
     });
-    PutWrapped(args.out.data, args.out.dtype, i, y);
+    if (args.out.data) PutWrapped(args.out.data, args.out.dtype, i, y);
     if (args.winners) args.winners[i] = static_cast<int32_t>(winner);
   });
 }
@@ -300,19 +328,16 @@ __device__ void Run(const Block& block, const PoolArgs& args) {
   ForFloats(dtype, [&]<class Value>() {
     if (!args.grad) return AveragePool<Value>(block, args);
     ForAll(block, args.n, [&](int64_t i) {
-      // All windows that the element is in, by their taps, last first: so outputs come in their order.
       const int64_t plane = s.per_inputs.Of(i), at = i - plane * s.inputs;
       Value dx = 0;
-      for (int64_t tap = s.taps - 1; tap >= 0; --tap) {
-        const int64_t output = OutputOf(s, at, tap);
-        if (output < 0) continue;
+      ForWindowsAt(s, at, [&](int64_t output) {
         const int64_t from = plane * s.outputs + output;
         if (args.max) {
           if (args.winners[from] == at) dx += Element<Value>(args.in, from);
         } else {
           dx += Element<Value>(args.in, from) / DivisorOf<Value>(args, WindowAt(args, output));
         }
-      }
+      });
       PutWrapped(args.out.data, args.out.dtype, i, dx);
     });
   });

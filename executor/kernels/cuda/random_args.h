@@ -14,7 +14,7 @@ namespace bindery::cuda {
 struct Words {
   static constexpr int kMaxName = 2048;
   const StepBlock* step = nullptr;
-  int64_t samples = 1, inner = 1;
+  Divisor samples = {}, inner = {};
   int32_t per_sample = 0;  // else all samples draw the same
   int32_t name_length = 0;
   char name[kMaxName] = {};
@@ -31,14 +31,52 @@ struct DrawArgs {
   double a = 0, b = 0;  // low and range; mean and scale; the least word, of 24 bits, of a mask
   int64_t low = 0;      // of whole numbers
   uint64_t range = 0;   // how many; of kMultinomial: the categories
-  int32_t logits = 0;
-  Source in = {};  // probabilities; weights (rows, categories), of which each is drawn from `draws` times
+  Source in = {};       // probabilities
+  // kMultinomial: what SumWeightsArgs makes of each row, which is drawn from `draws` times.
+  const double* sums = nullptr;
   int64_t draws = 1;
   Target out = {};
   void Addresses(const auto& visit) {
     visit(words.step);
     visit(in.data);
+    visit(sums);
     visit(out.data);
+  }
+};
+
+// sums[k] of each row of (rows, categories) = what the categories up to k weigh, added in their order.
+struct SumWeightsArgs {
+  static constexpr const char* kName = "bindery_sum_weights";
+  static constexpr const unsigned long long* kImage = bindery_cuda_random;
+  static constexpr int64_t kRun = 1024;  // categories that a block looks at together
+  int32_t logits = 0;
+  Rows rows = {};
+  int64_t categories = 0;
+  Source in = {};
+  double* sums = nullptr;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(sums);
+  }
+};
+
+// Dropout whose elements have a decision each: y = x mask a, of a mask that is drawn as by DrawArgs. Both are written,
+// unless nobody reads them: null.
+struct DropoutArgs {
+  static constexpr const char* kName = "bindery_dropout";
+  static constexpr const unsigned long long* kImage = bindery_cuda_random;
+  static constexpr int kPack = 4;  // neighbours that a thread decides about: as many words as are drawn at once
+  Words words = {};
+  int64_t n = 0;
+  double least = 0, a = 1;  // the least word, of 24 bits, of what stays
+  Source x = {};
+  uint8_t* mask = nullptr;
+  Target y = {};
+  void Addresses(const auto& visit) {
+    visit(words.step);
+    visit(x.data);
+    visit(mask);
+    visit(y.data);
   }
 };
 
@@ -59,6 +97,6 @@ struct DropArgs {
   }
 };
 
-using RandomImage = std::tuple<DrawArgs, DropArgs>;
+using RandomImage = std::tuple<DrawArgs, SumWeightsArgs, DropoutArgs, DropArgs>;
 
 }  // namespace bindery::cuda

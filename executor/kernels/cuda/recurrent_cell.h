@@ -20,7 +20,7 @@ __device__ void ReportLengths(const Block& block, const RecurrentShape& s, const
                               const FaultRing& faults) {
   if (!lengths.data) return;
   ForAll(block, s.samples, [&](int64_t n) {
-    if (LengthOf(s, lengths, n) < 0) Report(block, faults, Number(lengths, n), 0, static_cast<double>(s.steps));
+    if (LengthOf(s, lengths, n) < 0) Report(block, faults, n, Number(lengths, n), 0, static_cast<double>(s.steps));
   });
 }
 // What a step that is not done leaves in memory: nothing, or NaN.

@@ -62,12 +62,15 @@ Kernel Along(const KernelSpec& spec, Measure what, int64_t axis, bool last) {
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(axis));
   MeasureArgs args{.what = what, .last = last, .axis = view.axis, .inner = view.inner};
   args.rows = RowsOf(view.outer * view.inner, view.axis, view.inner);
-  return OwnKernel(spec, [args, has_place = spec.inputs.size() > 1](Launches& launches) mutable {
+  SplitRows(&args, view.axis);
+  Kernel kernel = OwnKernel(spec, [args, has_place = spec.inputs.size() > 1](Launches& launches) mutable {
     args.in = launches.in(0);
     if (has_place) args.place = launches.in(1);
     args.out = static_cast<int64_t*>(launches.out(0).data);
-    launches.AddRows(args);
+    AddParts(launches, args);
   });
+  kernel.scratch_bytes = ScratchOfParts(args);
+  return kernel;
 }
 template <Measure kWhat>
 MaybeKernel MakeArg(const KernelSpec& spec) {

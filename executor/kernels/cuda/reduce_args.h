@@ -36,7 +36,7 @@ struct ReduceArgs {
 
 enum class Measure : int32_t { kArgMax, kArgMin, kRankOf };
 
-// out (outer, inner), int64, of (outer, axis, inner).
+// out (outer, inner), int64, of (outer, axis, inner); rows are parts, as those of reductions.
 struct MeasureArgs {
   static constexpr const char* kName = "bindery_measure";
   static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
@@ -46,10 +46,15 @@ struct MeasureArgs {
   Source in = {}, place = {};
   int64_t* out = nullptr;
   int64_t axis = 1, inner = 1;
+  Stage stage = {};
+  int64_t parts = 1, length = 0;
+  void* partial = nullptr;  // (rows, parts), kPartial bytes each
+  static constexpr int64_t kPartial = 16;
   void Addresses(const auto& visit) {
     visit(in.data);
     visit(place.data);
     visit(out);
+    visit(partial);
   }
 };
 

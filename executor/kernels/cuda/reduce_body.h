@@ -13,13 +13,11 @@ namespace bindery::cuda {
 template <class Value>
 struct Reduced {
   Reduction what;
+  DType dtype;  // whose least (most) is the maximum (minimum) of nothing
   __device__ Value Start() const {
-    using Limits = std::numeric_limits<Value>;
-    constexpr Value kHighest = Limits::has_infinity ? Limits::infinity() : Limits::max();
-    constexpr Value kLowest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
     switch (what) {
-      case Reduction::kMax: return kLowest;
-      case Reduction::kMin: return kHighest;
+      case Reduction::kMax:
+      case Reduction::kMin: return Limit(what == Reduction::kMax);
       case Reduction::kProd: return 1;
       default: return 0;
     }
@@ -46,6 +44,20 @@ struct Reduced {
       if (what == Reduction::kL2Norm) return std::sqrt(y);
     }
     return y;
+  }
+
+ private:
+  __device__ Value Limit(bool least) const {
+    if constexpr (!std::is_integral_v<Value>) {
+      return least ? -std::numeric_limits<Value>::infinity() : std::numeric_limits<Value>::infinity();
+    } else {
+      Value limit = 0;
+      ForType(dtype, [&]<class T>() {
+        using Limits = std::numeric_limits<T>;
+        if constexpr (std::is_integral_v<T>) limit = static_cast<Value>(least ? Limits::lowest() : Limits::max());
+      });
+      return limit;
+    }
   }
 };
 
@@ -107,7 +119,7 @@ __device__ void ReduceAs(const Block& block, const ReduceArgs& args) {
           [](const Sum& sum) { return sum.max - sum.max != 0 ? sum.max : sum.max + std::log(sum.sum); });
     }
   }
-  const Reduced<Value> reduced{args.what};
+  const Reduced<Value> reduced{args.what, args.in.dtype};
   ReduceRows<kInDouble>(
       block, args, reduced.Start(),
       [&](Value* part, int64_t first, int64_t k) { *part = reduced.Join(*part, reduced.Of(at(first, k))); },
@@ -123,8 +135,9 @@ __device__ void Run(const Block& block, const ReduceArgs& args) {
 template <class Block>
 __device__ void Run(const Block& block, const MeasureArgs& args) {
   ForValues(args.in.dtype, [&]<class Value>() {
-    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
-      const int64_t first = row / args.inner * args.axis * args.inner + row % args.inner;
+    ForRows(block, args.rows, [&](const auto& team, int64_t index) {
+      const PartOfRow part(args, index, args.axis);
+      const int64_t row = part.row, first = row / args.inner * args.axis * args.inner + row % args.inner;
       const auto at = [&](int64_t k) { return Element<Value>(args.in, first + k * args.inner); };
       int64_t result = 0;
       if (args.what == Measure::kRankOf) {
@@ -135,12 +148,12 @@ __device__ void Run(const Block& block, const MeasureArgs& args) {
         struct Counts {
           int64_t before, nans;
         };
-        const Counts counts = team.Join(
-            args.axis, Counts{},
-            [&](Counts* part, int64_t k) {
-              const Value next = at(k);
-              part->before += next > own || (next == own && k < place);
-              part->nans += next != next;
+        const Counts counts = JoinParts(
+            args, team, part, Counts{},
+            [&](Counts* to, int64_t k) {
+              const Value next = at(part.first + k);
+              to->before += next > own || (next == own && part.first + k < place);
+              to->nans += next != next;
             },
             [](const Counts& a, const Counts& b) {
               return Counts{a.before + b.before, a.nans + b.nans};
@@ -149,16 +162,16 @@ __device__ void Run(const Block& block, const MeasureArgs& args) {
       } else {
         const bool largest = args.what == Measure::kArgMax, last = args.last;
         using Best = Placed<Value>;
-        result = team.Join(
-                         args.axis, Best{0, -1},
-                         [&](Best* best, int64_t k) {
-                           const Best next{at(k), k};
-                           if (IsBetter(next, *best, largest, last)) *best = next;
-                         },
-                         [&](const Best& a, const Best& b) { return IsBetter(b, a, largest, last) ? b : a; })
+        result = JoinParts(
+                     args, team, part, Best{0, -1},
+                     [&](Best* best, int64_t k) {
+                       const Best next{at(part.first + k), part.first + k};
+                       if (IsBetter(next, *best, largest, last)) *best = next;
+                     },
+                     [&](const Best& a, const Best& b) { return IsBetter(b, a, largest, last) ? b : a; })
                      .place;
       }
-      team.Once([&] { args.out[row] = result; });
+      if (part.part == 0 && args.stage != Stage::kParts) team.Once([&] { args.out[row] = result; });
     });
   });
 }

@@ -18,11 +18,14 @@ Kernel RowsAlong(const KernelSpec& spec, RowKind what, const AxisView& view, dou
                    .axis = view.axis,
                    .inner = view.inner,
                    .temperature = temperature};
-  return OwnKernel(spec, [args, inputs](Launches& launches) mutable {
+  SplitRows(&args, view.axis);
+  Kernel kernel = OwnKernel(spec, [args, inputs](Launches& launches) mutable {
     for (size_t i = 0; i < inputs; ++i) args.in[i] = launches.in(i);
     args.out = launches.out(0);
-    launches.AddRows(args);
+    AddParts(launches, args);
   });
+  kernel.scratch_bytes = ScratchOfParts(args);
+  return kernel;
 }
 
 template <RowKind kWhat, class Attrs>

@@ -10,7 +10,7 @@ extern "C" const unsigned long long bindery_cuda_softmax[];
 
 namespace bindery::cuda {
 
-// Rows along an axis of (outer, axis, inner).
+// Rows along an axis of (outer, axis, inner), or parts of them: sums of these are taken first, then what comes of all.
 enum class RowKind : int32_t {
   kSoftmax,         // x -> y
   kSoftmaxGrad,     // (dy, y) -> dx
@@ -27,10 +27,15 @@ struct SoftmaxArgs {
   Target out = {};
   int64_t axis = 1, inner = 1;
   double temperature = 1;
+  Stage stage = {};
+  int64_t parts = 1, length = 0;  // of a row; elements of each
+  void* partial = nullptr;        // (rows, parts), kPartial bytes each
+  static constexpr int64_t kPartial = 16;
   void Addresses(const auto& visit) {
     visit(in[0].data);
     visit(in[1].data);
     visit(out.data);
+    visit(partial);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "executor/kernels/cuda/exp_sum.h"
+#include "executor/kernels/cuda/placed.h"
 #include "executor/kernels/cuda/softmax_args.h"
 #include "executor/kernels/cuda/values.h"
 
@@ -12,11 +13,20 @@ namespace bindery::cuda {
 template <class Block>
 __device__ void Run(const Block& block, const SoftmaxArgs& args) {
   ForFloats(args.out.dtype, [&]<class Value>() {
-    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
-      const int64_t first = row / args.inner * args.axis * args.inner + row % args.inner;
+    ForRows(block, args.rows, [&](const auto& team, int64_t index) {
+      const PartOfRow part(args, index, args.axis);
+      const int64_t first = (part.row / args.inner * args.axis + part.first) * args.inner + part.row % args.inner;
       const auto at = [&](int i, int64_t k) { return Element<Value>(args.in[i], first + k * args.inner); };
+      const auto join = [&](const auto& nothing, const auto& add, const auto& joined) {
+        return JoinParts(args, team, part, nothing, add, joined);
+      };
+      const auto sum_of = [&](const auto& f) {
+        return join(
+            Value{0}, [&](Value* sum, int64_t k) { *sum += f(k); }, [](Value a, Value b) { return a + b; });
+      };
       const auto give = [&](const auto& f) {
-        team.ForEach(args.axis,
+        if (args.stage == Stage::kParts) return;
+        team.ForEach(part.own,
                      [&](int64_t k) { PutWrapped(args.out.data, args.out.dtype, first + k * args.inner, f(k)); });
       };
       const Value t = static_cast<Value>(args.temperature);
@@ -24,8 +34,8 @@ __device__ void Run(const Block& block, const SoftmaxArgs& args) {
         case RowKind::kSoftmax:
         case RowKind::kLogSoftmax: {
           using Sum = ExpSum<Value>;
-          const Sum sum = team.Join(
-              args.axis, Sum::Nothing(), [&](Sum* part, int64_t k) { part->Add(at(0, k), t); },
+          const Sum sum = join(
+              Sum::Nothing(), [&](Sum* so_far, int64_t k) { so_far->Add(at(0, k), t); },
               [t](const Sum& a, const Sum& b) { return Sum::Joined(a, b, t); });
           if (args.what == RowKind::kSoftmax) {
             give([&](int64_t k) { return std::exp((at(0, k) - sum.max) / t) / sum.sum; });
@@ -36,33 +46,25 @@ __device__ void Run(const Block& block, const SoftmaxArgs& args) {
           break;
         }
         case RowKind::kSoftmaxGrad: {
-          const Value sum = SumOf<Value>(team, args.axis, [&](int64_t k) { return at(0, k) * at(1, k); });
+          const Value sum = sum_of([&](int64_t k) { return at(0, k) * at(1, k); });
           give([&](int64_t k) { return at(1, k) * (at(0, k) - sum) / t; });
           break;
         }
         case RowKind::kLogSoftmaxGrad: {
-          const Value sum = SumOf<Value>(team, args.axis, [&](int64_t k) { return at(0, k); });
+          const Value sum = sum_of([&](int64_t k) { return at(0, k); });
           give([&](int64_t k) { return at(0, k) - std::exp(at(1, k)) * sum; });
           break;
         }
         case RowKind::kHardmax: {
-          struct Best {
-            Value value;
-            int64_t place;
-          };
-          const auto better = [](const Best& a, const Best& b) {
-            if (a.place < 0 || b.place < 0) return b.place < 0 && a.place >= 0;
-            const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
-            if (a.value == b.value || (a_is_nan && b_is_nan)) return a.place < b.place;
-            return a_is_nan || (!b_is_nan && a.value > b.value);
-          };
-          const Best best = team.Join(
-              args.axis, Best{0, -1},
-              [&](Best* mine, int64_t k) {
-                if (better({at(0, k), k}, *mine)) *mine = {at(0, k), k};
+          using Best = Placed<Value>;
+          const Best best = join(
+              Best{0, -1},
+              [&](Best* so_far, int64_t k) {
+                const Best next{at(0, k), part.first + k};
+                if (IsBetter(next, *so_far, true, false)) *so_far = next;
               },
-              [&](const Best& a, const Best& b) { return better(b, a) ? b : a; });
-          give([&](int64_t k) { return static_cast<Value>(k == best.place); });
+              [](const Best& a, const Best& b) { return IsBetter(b, a, true, false) ? b : a; });
+          give([&](int64_t k) { return static_cast<Value>(part.first + k == best.place); });
           break;
         }
       }
@@ -81,7 +83,7 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
       const bool ignored = args.use_ignore && label == args.ignore_label;
       const bool good = IsWholeIn(label, 0, static_cast<double>(args.axis - 1));
       if (!ignored && !good) {
-        team.Once([&] { Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1)); });
+        team.Once([&] { Report(block, args.faults, row, label, 0, static_cast<double>(args.axis - 1)); });
       }
       const bool counts = !ignored && good;
       const Value nothing = ignored ? Value{0} : static_cast<Value>(NAN);  // of a row that does not count
@@ -141,7 +143,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
         const Value edge = static_cast<Value>(args.margin) + sign * p, hinge = edge > 0 ? edge : Value{0};
         y = sign * scale * (args.use_linear ? static_cast<Value>(hinge > 0) : 2 * hinge);
         if (label != std::floor(label)) {
-          Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+          Report(block, args.faults, row, label, 0, static_cast<double>(args.axis - 1));
           y = static_cast<Value>(NAN);
         }
       } else if (args.distribution) {
@@ -151,7 +153,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
         ignored = args.use_ignore && label == args.ignore_label;
         if (!ignored) {
           if (!IsWholeIn(label, 0, static_cast<double>(args.axis - 1))) {
-            Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+            Report(block, args.faults, row, label, 0, static_cast<double>(args.axis - 1));
             y = static_cast<Value>(NAN);
           } else {
             const Value wanted =

@@ -113,14 +113,14 @@ __device__ Value Times(Value a, Value b) {
   }
 }
 
-// By one thread: `value` is not in low..high. The first of a piece is heard: the others, of which there may be one for
-// each element of a bad row, go no further than a look at the device's memory.
+// By one thread: `value`, element `at` of an input, is not in low..high. The first of a piece is heard: the others, of
+// which there may be one for each element of a bad row, go no further than a look at the device's memory.
 template <class Block>
-__device__ void Report(const Block& block, const FaultRing& ring, double value, double low, double high) {
+__device__ void Report(const Block& block, const FaultRing& ring, int64_t at, double value, double low, double high) {
   if (!ring.faults) return;
   const uint64_t piece = *ring.piece;
   if (!block.Claim(ring.heard, piece)) return;
-  ring.faults[piece % FaultRing::kSize] = {piece, value, low, high};
+  ring.faults[piece % FaultRing::kSize] = {piece, at, value, low, high};
   if (ring.refused) ring.refused->place = 0;
 }
 
@@ -231,6 +231,32 @@ __device__ Value SumOf(const Team& team, int64_t n, const F& f) {
   return team.Join(
       n, Value{0}, [&](Value* sum, int64_t k) { *sum = Plus(*sum, f(k)); },
       [](Value a, Value b) { return Plus(a, b); });
+}
+
+// ---- parts of rows ----
+
+// Which part of a row, of `args.parts` of `args.length` elements each but the last, the number `index` names.
+struct PartOfRow {
+  int64_t row, part, first, own;  // which of the row's, from which element on, how many
+  template <class Args>
+  __device__ PartOfRow(const Args& args, int64_t index, int64_t of_row)
+      : row(args.parts == 1 ? index : index / args.parts), part(index - row * args.parts), first(part * args.length),
+        own(args.parts == 1 || of_row - first < args.length ? of_row - first : args.length) {}
+};
+
+// What add(&sum, k), of element k of the part, makes of all elements of the row. Of several parts that is known in
+// Stage::kEnd: in kParts it is the part's, which is kept for then.
+template <class Args, class Team, class Sum, class Add, class J>
+__device__ Sum JoinParts(const Args& args, const Team& team, const PartOfRow& at, const Sum& nothing, const Add& add,
+                         const J& joined) {
+  static_assert(sizeof(Sum) <= Args::kPartial);
+  Sum* const of_row = static_cast<Sum*>(args.partial) + at.row * args.parts;
+  const bool end = args.stage == Stage::kEnd;
+  const Sum sum = team.Join(
+      end ? args.parts : at.own, nothing,
+      [&](Sum* to, int64_t k) { end ? void(*to = joined(*to, of_row[k])) : add(to, k); }, joined);
+  if (args.stage == Stage::kParts) team.Once([&] { of_row[at.part] = sum; });
+  return sum;
 }
 
 }  // namespace bindery::cuda

@@ -209,7 +209,7 @@ constexpr StepBlock kStep = {.seed = 7, .step = (uint64_t{3} << 32) + 5, .micro_
 
 // Of the node "y"; of (outer, samples, inner) if samples draw their own.
 DrawArgs DrawOf(Draw what, int64_t n) {
-  return {.what = what, .words = {.step = &kStep, .inner = n, .name_length = 1, .name = "y"}, .n = n};
+  return {.what = what, .words = {.step = &kStep, .inner = Divisor(n), .name_length = 1, .name = "y"}, .n = n};
 }
 
 TEST(CudaRandomBodiesTest, NumbersOfTheNode) {
@@ -238,8 +238,8 @@ TEST(CudaRandomBodiesTest, SamplesDrawTheirOwn) {
   const RunOptions options{.step = kStep, .batch_axes = {{"x0", 1}}};
   DrawArgs args = DrawOf(Draw::kBernoulli, 24);
   args.words.per_sample = 1;
-  args.words.samples = 4;
-  args.words.inner = 3;
+  args.words.samples = Divisor(4);
+  args.words.inner = Divisor(3);
   args.in = From(p);
   ExpectOut(args, Reference(BernoulliOp(), BernoulliAttrs{}, {p}, 1, options)[0]);
   args.what = Draw::kUniform;
@@ -247,16 +247,77 @@ TEST(CudaRandomBodiesTest, SamplesDrawTheirOwn) {
   ExpectOut(args, Reference(RandomUniformOp(), RandomUniformAttrs{{.like = true}}, {p}, 1, options)[0]);
 }
 
+// Of few categories, and of more than a block looks at together.
 TEST(CudaRandomBodiesTest, Categories) {
+  for (const int64_t categories : {int64_t{6}, 2 * SumWeightsArgs::kRun + 77}) {
+    for (const bool logits : {false, true}) {
+      const HostTensor weights = Uniform({5, categories}, logits ? -2 : -0.1, 1).Cast(DType::kFloat32);
+      const MultinomialAttrs attrs{.sample_size = 11, .logits = logits};
+      std::vector<double> sums(static_cast<size_t>(weights.elements()));
+      SumWeightsArgs sum{.logits = logits, .categories = categories, .in = From(weights), .sums = sums.data()};
+      DrawArgs args = DrawOf(Draw::kMultinomial, 55);
+      args.range = static_cast<uint64_t>(categories);
+      args.sums = sums.data();
+      args.draws = 11;
+      const HostTensor expected = Reference(MultinomialOp(), attrs, {weights}, 1, {.step = kStep})[0];
+      for (const int by_block : {0, 1}) {
+        sum.rows = {5, by_block};
+        ExpectWrites({expected}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
+          std::ranges::fill(sums, -1);
+          RunOnCpu(sum, blocks, threads);
+          args.out = out[0];
+          RunOnCpu(args, blocks, threads);
+        });
+      }
+    }
+  }
+}
+
+// One of the rest weighs what is no number, or more than any: then the last is drawn, or whatever comes before it.
+TEST(CudaRandomBodiesTest, CategoriesOfNoNumber) {
   for (const bool logits : {false, true}) {
-    const HostTensor weights = Uniform({5, 6}, logits ? -2 : -0.1, 1).Cast(DType::kFloat32);
-    const MultinomialAttrs attrs{.sample_size = 11, .logits = logits};
-    DrawArgs args = DrawOf(Draw::kMultinomial, 55);
-    args.range = 6;
-    args.logits = logits;
-    args.in = From(weights);
-    args.draws = 11;
-    ExpectOut(args, Reference(MultinomialOp(), attrs, {weights}, 1, {.step = kStep})[0]);
+    for (const double unusual : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+      HostTensor weights = Uniform({3, 9}, 0, 1).Cast(DType::kFloat32);
+      weights.Set(9 + 4, unusual);
+      std::vector<double> sums(27);
+      DrawArgs args = DrawOf(Draw::kMultinomial, 21);
+      args.range = 9;
+      args.sums = sums.data();
+      args.draws = 7;
+      RunOnCpu(SumWeightsArgs{.logits = logits, .rows = {3}, .categories = 9, .in = From(weights), .sums = sums.data()},
+               2, 7);
+      const MultinomialAttrs attrs{.sample_size = 7, .logits = logits};
+      ExpectOut(args, Reference(MultinomialOp(), attrs, {weights}, 1, {.step = kStep})[0]);
+    }
+  }
+}
+
+// Elements decide for themselves, those of all samples and of each: a sample ends within four words.
+TEST(CudaRandomBodiesTest, DropoutOfElements) {
+  for (const DType dtype : kFloats) {
+    const HostTensor x = Uniform({3, 4, 7}).Cast(dtype);
+    DropoutArgs args{
+        .words = DrawOf(Draw::kMask, 84).words, .n = 84, .least = std::ceil(0.3 * 0x1p24), .a = 1 / 0.7, .x = From(x)};
+    RunOptions options{.step = kStep};
+    for (const bool per_sample : {false, true}) {
+      if (per_sample) {
+        options.batch_axes = {{"x0", 1}};
+        args.words.per_sample = 1;
+        args.words.samples = Divisor(4);
+        args.words.inner = Divisor(7);
+      }
+      const auto expected = Reference(DropoutOp(), DropoutAttrs{.p = 0.3}, {x}, 2, options);
+      ExpectWrites(expected, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
+        args.y = out[0];
+        args.mask = static_cast<uint8_t*>(out[1].data);
+        RunOnCpu(args, blocks, threads);
+      });
+      ExpectWrites({expected[0]}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
+        args.y = out[0];
+        args.mask = nullptr;
+        RunOnCpu(args, blocks, threads);
+      });
+    }
   }
 }
 

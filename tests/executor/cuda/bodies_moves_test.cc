@@ -50,6 +50,23 @@ TEST(CudaLayoutBodiesTest, Moves) {
                   Reference(TransposeOp(), TransposeAttrs{{2, 1, 0, 3}}, {pairs})[0]);
 }
 
+// By tiles that the axes do not fill, of the first and the last axis of three.
+TEST(CudaLayoutBodiesTest, Transposes) {
+  for (const DType dtype : kSizes) {
+    const HostTensor x = Integers({70, 3, 37}, -99, 99).Cast(dtype);
+    ExpectAddressed(TransposeArgs{.unit = UnitOf(x),
+                                  .rows = 37,
+                                  .columns = 70,
+                                  .in_stride = 3 * 37,
+                                  .out_stride = 3 * 70,
+                                  .grid = GridOver({3}),
+                                  .in = x.raw(),
+                                  .from = {.of = {37}},
+                                  .to = {.of = {70}}},
+                    Reference(TransposeOp(), TransposeAttrs{}, {x})[0]);
+  }
+}
+
 TEST(CudaLayoutBodiesTest, Ranges) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt64, DType::kUInt8}) {
     HostTensor expected(dtype, {43});
@@ -159,6 +176,42 @@ TEST(CudaLayoutBodiesTest, Scatters) {
           {.at = ByElements(elements), .n = kFewer.Elements(), .reduction = reduction, .updates = From(of_elements)},
           data, Reference(ScatterElementsOp(), attrs, {data, elements, of_elements})[0]);
     }
+  }
+}
+
+// Many of one place, some of others before and behind it.
+TEST(CudaLayoutBodiesTest, ScattersManyToOnePlace) {
+  const HostTensor data = Integers({6, 3}, 0, 9).Cast(DType::kFloat32);
+  for (const int64_t n : {1, 2, 3, 4, 5, 8, 9, 300}) {
+    HostTensor indices = HostTensor::Full(DType::kInt64, {n, 1}, 2);
+    for (int64_t i = 0; i < n; i += 7) indices.Set(i, static_cast<double>(i % 6));
+    const HostTensor updates = Integers({n, 3}, 1, 5).Cast(DType::kFloat32);
+    ExpectScattered(
+        {.at = {.indices = From(indices), .padding = kNoIndex, .extent = 6, .count = n, .run = 3, .extents = {6}},
+         .n = n,
+         .reduction = static_cast<int32_t>(ScatterReduction::kAdd),
+         .updates = From(updates)},
+        data, Reference(ScatterNDOp(), ScatterAttrs{.reduction = ScatterReduction::kAdd}, {data, indices, updates})[0]);
+  }
+}
+
+// Rows of no elements have places all the same: an index that names none is heard of.
+TEST(CudaLayoutBodiesTest, ScattersRowsOfNothing) {
+  const HostTensor none(DType::kFloat32, {3, 0});
+  const uint64_t piece = 5;
+  for (const double index : {1.0, 3.0}) {
+    const HostTensor indices = HostTensor::Full(DType::kInt64, {2, 1}, index);
+    std::vector<Fault> faults(FaultRing::kSize);
+    uint64_t heard = 0;
+    RunOnCpu(
+        ScatterArgs{
+            .at = {.indices = From(indices), .padding = kNoIndex, .extent = 3, .count = 2, .run = 0, .extents = {3}},
+            .n = 2,
+            .updates = From(none),
+            .out = {nullptr, DType::kFloat32},
+            .faults = {faults.data(), &piece, &heard}},
+        2, 7);
+    EXPECT_EQ(faults[piece].piece, index == 3 ? piece : 0);
   }
 }
 

@@ -72,6 +72,33 @@ TEST(CudaNormBodiesTest, GroupsOfChannels) {
   ExpectNormalized({.groups = 3}, {2, 6, 5, 5}, {.channels = 2, .inner = 25, .per_sample = 3}, 6, 6);
 }
 
+// Means of infinite numbers, and of nothing, are the reference's.
+TEST(CudaNormBodiesTest, UnusualGroups) {
+  HostTensor x = Uniform({4, 70}).Cast(DType::kFloat32);
+  x.Set(3, INFINITY);
+  x.Set(70 + 3, -INFINITY);
+  x.Set(140 + 3, INFINITY);
+  x.Set(140 + 4, -INFINITY);
+  x.Set(210 + 3, NAN);
+  for (const HostTensor& data : {x, HostTensor(DType::kFloat32, {4, 0})}) {
+    const int64_t n = data.shape()[1];
+    const NormalizeAttrs attrs{.scale = false, .shift = false};
+    const auto forward = Reference(NormalizeOp(), attrs, {data}, 3);
+    for (const int by_block : {0, 1}) {
+      ExpectWrites(forward, 70, [&](const std::vector<Target>& out, int blocks, int threads) {
+        RunOnCpu(NormalizeArgs{.rows = {4, by_block},
+                               .groups = {.inner = n, .by_position = 1},
+                               .eps = attrs.eps,
+                               .x = From(data),
+                               .y = out[0],
+                               .mean = out[1],
+                               .inverse = out[2]},
+                 blocks, threads);
+      });
+    }
+  }
+}
+
 // ---- channels of (outer, channels, inner) ----
 
 constexpr int64_t kOuter = 2, kChannels = 5, kInner = 31;

@@ -87,31 +87,30 @@ TEST(CudaOrderBodiesTest, OneAfterTheOther) {
   }
 }
 
-// Rows that are padded to four chunks: all kinds of steps.
-TEST(CudaOrderBodiesTest, Sorted) {
-  constexpr int64_t kLong = 2500, kPadded = 4096, kFirst = 2200;
+// Two rows of `axis` elements, in columns, of which `first` are wanted.
+void ExpectSorted(int64_t axis, int64_t padded, int64_t first) {
   for (const DType dtype : kTypes) {
-    const HostTensor x = WithEqual({kLong, 2}, dtype);
+    const HostTensor x = WithEqual({axis, 2}, dtype);
     for (const bool largest : {true, false}) {
-      const auto expected = Reference(TopKOp(), TopKAttrs{.k = kFirst, .axis = 0, .largest = largest}, {x}, 2);
+      const auto expected = Reference(TopKOp(), TopKAttrs{.k = first, .axis = 0, .largest = largest}, {x}, 2);
       ExpectWrites(expected, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
-        std::vector<int32_t> places(2 * kPadded);
+        std::vector<int32_t> places(static_cast<size_t>(2 * padded));
         SortArgs args{.of = {.rows = {.count = 2},
                              .in = From(x),
                              .values = out[0],
                              .places = out[1],
-                             .axis = kLong,
+                             .axis = axis,
                              .inner = 2,
-                             .k = kFirst,
+                             .k = first,
                              .largest = largest},
-                      .padded = kPadded,
+                      .padded = padded,
                       .places = places.data()};
         const auto run = [&](SortStage stage) {
           args.stage = stage;
           RunOnCpu(args, blocks, threads);
         };
         run(SortStage::kBegin);
-        for (args.size = 2 * SortArgs::kChunk; args.size <= kPadded; args.size *= 2) {
+        for (args.size = 2 * SortArgs::kChunk; args.size <= padded; args.size *= 2) {
           for (args.stride = args.size / 2; args.stride >= SortArgs::kChunk; args.stride /= 2) run(SortStage::kStep);
           run(SortStage::kChunks);
         }
@@ -119,6 +118,13 @@ TEST(CudaOrderBodiesTest, Sorted) {
       });
     }
   }
+}
+
+// Rows that are padded to four chunks: all kinds of steps. And those of which a chunk has two, or is one.
+TEST(CudaOrderBodiesTest, Sorted) {
+  ExpectSorted(2500, 4096, 2200);
+  ExpectSorted(70, 128, 70);
+  ExpectSorted(900, 1024, 30);
 }
 
 }  // namespace

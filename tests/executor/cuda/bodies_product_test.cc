@@ -230,6 +230,18 @@ TEST(CudaPoolBodiesTest, AverageOfManyElements) {
             128 + kSide * kSide / 128);
 }
 
+// An element looks at the windows that it is in, not at all of their places: those would be 2^36 here.
+TEST(CudaPoolBodiesTest, GradientOfLongWindows) {
+  constexpr int64_t kLength = 1 << 18;
+  const HostTensor dy = Uniform({1, 1, 1}).Cast(DType::kFloat32);
+  PoolArgs args{.grad = 1, .n = kLength, .in = From(dy)};
+  Slide& slide = args.slide;
+  slide.in[2] = slide.kernel[2] = slide.inputs = slide.taps = args.padded[2] = kLength;
+  slide.per_in[2] = slide.per_inputs = slide.per_kernel[2] = slide.per_taps = Divisor(kLength);
+  const PoolingAttrs attrs{.type = PoolType::kAvg, .global = true};
+  ExpectOut(args, Reference(PoolingGradOp(), PoolingGradAttrs{attrs, {kLength}}, {dy})[0]);
+}
+
 // The reference computes in double: 2^53 + 1 it would not tell from 2^53.
 TEST(CudaPoolBodiesTest, Integers) {
   for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kUInt64}) {

@@ -28,6 +28,30 @@ HostTensor Special(DType dtype) {
   return x.Cast(dtype);
 }
 
+// By three parts of each row, the last of which is shorter: run(args) of both stages.
+template <class Args, class Give>
+void ExpectParts(Args args, const HostTensor& expected, double terms, const Give& give) {
+  alignas(16) std::array<std::byte, kRows * 3 * Args::kPartial> partial;
+  args.parts = 3;
+  args.length = 64;
+  args.partial = partial.data();
+  for (const int by_block : {0, 1}) {
+    args.rows = {kRows * args.parts, by_block};
+    ExpectWrites({expected}, terms, [&](const std::vector<Target>& out, int blocks, int threads) {
+      give(out[0], &args);
+      partial.fill(std::byte{0x7B});
+      for (const Stage stage : {Stage::kParts, Stage::kEnd}) {
+        args.stage = stage;
+        RunOnCpu(args, blocks, threads);
+      }
+    });
+  }
+}
+template <class Args>
+void ExpectPartsOut(const Args& args, const HostTensor& expected, double terms) {
+  ExpectParts(args, expected, terms, [](const Target& out, Args* to) { to->out = out; });
+}
+
 TEST(CudaSoftmaxBodiesTest, Rows) {
   struct Case {
     RowKind what;
@@ -49,7 +73,9 @@ TEST(CudaSoftmaxBodiesTest, Rows) {
       in.resize(static_cast<size_t>(c.inputs));
       SoftmaxArgs args{.what = c.what, .rows = {kRows}, .axis = kAxis, .inner = kInner, .temperature = c.temperature};
       for (size_t i = 0; i < in.size(); ++i) args.in[i] = From(in[i]);
-      ExpectRowsOut(args, Reference(c.op, c.attrs, in)[0], kAxis);
+      const HostTensor expected = Reference(c.op, c.attrs, in)[0];
+      ExpectRowsOut(args, expected, kAxis);
+      ExpectPartsOut(args, expected, kAxis);
     }
   }
 }
@@ -121,6 +147,7 @@ TEST(CudaSoftmaxBodiesTest, LabelsOutside) {
       run(To(&result), FaultRing{faults.data(), &piece, &heard});
       for (int64_t i = 0; i < result.elements(); ++i) EXPECT_EQ(std::isnan(result.At(i)), i >= axis) << i;
       EXPECT_EQ(faults[piece].piece, piece);
+      EXPECT_TRUE(faults[piece].at == 1 || faults[piece].at == 2) << faults[piece].at;
       EXPECT_TRUE(faults[piece].value == bad || std::isnan(bad));
       EXPECT_EQ(faults[piece].low, 0);
       EXPECT_EQ(faults[piece].high, 4);
@@ -270,6 +297,29 @@ TEST(CudaReduceBodiesTest, Reductions) {
   }
 }
 
+// The least and the most of its own type that there is, of bools false and true.
+TEST(CudaReduceBodiesTest, OfNothing) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kFloat16, DType::kInt8, DType::kUInt16, DType::kInt64, DType::kUInt64, DType::kBool}) {
+    const HostTensor x(dtype, {kOuter, 0, kInner});
+    for (const Reduction what : {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kProd}) {
+      const OpDef& op = what == Reduction::kSum   ? SumOp()
+                        : what == Reduction::kMax ? MaxOp()
+                        : what == Reduction::kMin ? MinOp()
+                                                  : ProdOp();
+      SCOPED_TRACE(op.name);
+      ExpectRowsOut(ReduceArgs{.what = what,
+                               .rows = {kRows},
+                               .in = From(x),
+                               .row = GridOver(kRowsShape),
+                               .each = GridOver({0}),
+                               .row_strides = {.of = {0, 1}},
+                               .each_strides = {.of = {kInner}}},
+                    Reference(op, ReduceAttrs{.axes = {1}}, {x})[0], 1);
+    }
+  }
+}
+
 // With equal elements, and NaN in one row.
 TEST(CudaReduceBodiesTest, Measures) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt16, DType::kUInt64}) {
@@ -277,19 +327,16 @@ TEST(CudaReduceBodiesTest, Measures) {
     if (IsFloat(dtype)) x.Set(7 * kInner, NAN);
     const HostTensor place = Values(kRowsShape, {3, 149, 150, 0, -1, 80}).Cast(DType::kInt64);
     const auto check = [&](Measure what, bool last, const HostTensor& expected) {
+      MeasureArgs args{.what = what, .last = last, .in = From(x), .place = From(place), .axis = kAxis, .inner = kInner};
+      const auto give = [](const Target& out, MeasureArgs* to) { to->out = static_cast<int64_t*>(out.data); };
       for (const int by_block : {0, 1}) {
+        args.rows = {kRows, by_block};
         ExpectWrites({expected}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
-          RunOnCpu(MeasureArgs{.what = what,
-                               .last = last,
-                               .rows = {kRows, by_block},
-                               .in = From(x),
-                               .place = From(place),
-                               .out = static_cast<int64_t*>(out[0].data),
-                               .axis = kAxis,
-                               .inner = kInner},
-                   blocks, threads);
+          give(out[0], &args);
+          RunOnCpu(args, blocks, threads);
         });
       }
+      ExpectParts(args, expected, 1, give);
     };
     for (const bool last : {false, true}) {
       const ArgAttrs attrs{.axis = 1, .select_last_index = last};

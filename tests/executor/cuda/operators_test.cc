@@ -107,6 +107,31 @@ TEST(CudaOperatorsTest, IgnoredSamplesHaveNoGradient) {
   for (int64_t i = 3; i < 6; ++i) EXPECT_TRUE(std::isnan(dx.At(i)));
 }
 
+// Of an operator's results the one that nobody reads is nowhere; what its gradient wants is written all the same.
+TEST(CudaOperatorsTest, GradientsAlone) {
+  const Symbol x = Variable("x");
+  const HostTensorMap images = {{"x", Uniform({2, 2, 5, 6}).Cast(DType::kFloat32)}};
+  HostTensorMap rows = {{"x", Uniform({4, 70}).Cast(DType::kFloat32)}};
+  for (const char* const name : {"norm_gamma", "norm_beta"}) rows[name] = Uniform({70}).Cast(DType::kFloat32);
+  const std::pair<Symbol, HostTensorMap> cases[] = {{Dropout(x, {}, "dropout"), images},
+                                                    {Dropout(x, {.axes = {1}}, "dropout of channels"), images},
+                                                    {LayerNorm(x, -1, 1e-5, "norm"), rows},
+                                                    {Pooling(x, {.kernel = {2, 2}}, "pooling"), images}};
+  for (const auto& [y, inputs] : cases) {
+    SCOPED_TRACE(y.name());
+    ShapeMap shapes;
+    for (const auto& [name, value] : inputs) shapes[name] = value.shape();
+    const GradientResult gradient = Gradient(y, std::vector<std::string>{"x"}, {.shapes = shapes});
+    const Shape head = RunGraph(y, inputs, {.watch = false}).outputs[0].shape();
+    HostTensorMap all = inputs;
+    all[gradient.head_gradients[0]] = Uniform(head).Cast(DType::kFloat32);
+    const HostTensor expected =
+        RunGraph(gradient.gradients[0], all, {.policy = KernelPolicy::kReference, .watch = false}).outputs[0];
+    const HostTensor dx = RunGraph(gradient.gradients[0], all, {.device = Cuda(0)}).outputs[0];
+    ExpectNear(dx, expected, 1e-5 * MaxAbs(expected), "dx");
+  }
+}
+
 OperatorCase Long(const std::string& name, const Symbol& symbol, HostTensorMap inputs, double terms) {
   return {.name = name,
           .symbol = symbol,
@@ -149,8 +174,15 @@ TEST(CudaOperatorsTest, Long) {
            {{"x", line}}, 5003),
       Long("long scan of products", CumProd(x, {.axis = 0}, "y"), {{"x", Uniform({4100, 2}, 0.99, 1.01)}}, 4100),
       Long("sorted columns", TopK(x, {.k = 40, .axis = 0}, "y"), {{"x", Distinct({3001, 2})}}, 1),
+      Long("long softmax", Softmax(x, {.temperature = 0.5}, "y"), {{"x", rows}}, 20011),
+      Long("long softmax of columns", LogSoftmax(x, {.axis = 0}, "y"), {{"x", Uniform({20011, 2})}}, 20011),
+      Long("transpose by tiles", Transpose(x, {.axes = {2, 1, 0}}, "y"), {{"x", Uniform({33, 2, 70})}}, 1),
+      Long("transpose of planes by tiles", Transpose(x, {.axes = {0, 2, 1}}, "y"), {{"x", Uniform({3, 17, 40})}}, 1),
+      Long("sorted short rows", TopK(x, {.k = 20}, "y"), {{"x", Distinct({11, 100})}}, 1),
       Long("sorted rows", TopK(x, {.largest = false}, "y"), {{"x", Distinct({2, 1500})}}, 1),
   };
+  cases.push_back(Long("long place", ArgMax(x, {.axis = 1}, "y"), {{"x", rows}}, 1));
+  cases.back().wrt.emplace();
   const auto add_norm = [&](const std::string& name, const HostTensor& data, const BatchNormAttrs& attrs) {
     cases.push_back(Long(name, BatchNorm(x, attrs, "y"), Channels(data), static_cast<double>(data.elements()) / 2));
     cases.back().tolerance = 4;  // as in BatchNormCases
@@ -187,9 +219,14 @@ TEST(CudaOperatorsTest, RealThreads) {
       Long("products", MatMul(x, w, {}, "y"), {{"x", Uniform({3, 40})}, {"w", Uniform({40, 5})}}, 40),
       Long("attention", Attention(x, x, x, {}, "y"), {{"x", Uniform({1, 2, 5, 4})}}, 20),
       Long("sorted", TopK(x, {}, "y"), {{"x", Distinct({70})}}, 1),
+      Long("parts of a row", Softmax(x, {}, "y"), {{"x", Uniform({1, 16384})}}, 16384),
+      Long("tiles", Transpose(x, {}, "y"), {{"x", Uniform({40, 35})}}, 1),
+      Long("dropped", Dropout(x, {}, "y"), {{"x", Uniform({7, 30})}}, 1),
       Long("put back", GatherND(x, w, {}, "y"), {{"x", Uniform({4, 3})}, {"w", Integers({6, 1}, 0, 3)}}, 6),
   };
   cases.back().dtypes = {{"w", DType::kInt64}};
+  cases.push_back(Long("categories", Multinomial(x, {.sample_size = 3}, "y"), {{"x", Uniform({2, 80}, 0, 1)}}, 1));
+  cases.back().wrt.emplace();
   for (OperatorCase& c : cases) c.test_dtypes = {DType::kFloat32};
   Check(cases);
   cuda::fake::SetThreads(0);
