@@ -332,5 +332,31 @@ TEST(GroupFailures, StatesWhoseSourceFailedFailEveryRunUntilTheyAreSetAgain) {
   EXPECT_EQ(group.Outputs()[0].ToHost(), full(5));
 }
 
+// Statistics are exchanged, and then one device's share turns out to be wrong.
+TEST(GroupFailures, ARunThatFailsOnOneDeviceMovesTheStatesOfNone) {
+  if (TestDevices() == "cuda") GTEST_SKIP() << "what a GPU's kernel refuses lets the work behind it run";
+  const Symbol x = BatchNorm(Variable("data"), {.sync = true}, "bn");
+  const Symbol net = MakeLoss(Pick(x, Variable("place"), {.mode = IndexMode::kRaise}), {}, "loss");
+  DataParallelExecutorGroup group(
+      net, {.devices = kTwo, .data = {{"data", {4, 3}}, {"place", {4}}}, .engine = MakeThreadedEngine()});
+  InitialiseEqually({&group}, 1);
+  const auto states = [&group] {
+    HostTensorMap aux;
+    group.GetParams(nullptr, &aux, ReplicaMerge::kCheck);
+    return aux;
+  };
+  const auto run = [&group](std::initializer_list<float> places) {
+    group.Forward(Batch{.data = {RandomTensor({4, 3}, 2), HostTensor::From({4}, places)}});
+  };
+  const HostTensorMap before = states();
+  for (const auto& places : {std::initializer_list<float>{0, 9, 1, 2}, {0, 1, 2, 9}}) {
+    run(places);
+    EXPECT_THROW(group.Outputs()[0].ToHost(), DataError);
+    EXPECT_EQ(states(), before);
+  }
+  run({0, 1, 2, 0});
+  EXPECT_NE(states(), before);
+}
+
 }  // namespace
 }  // namespace bindery
