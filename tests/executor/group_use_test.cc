@@ -103,6 +103,22 @@ TEST(GroupUse, PredictionsNeedNoLabels) {
   EXPECT_EQ(prediction.Outputs()[0].ToHost(), expected);
 }
 
+// As in a group that is bound without; not those of the batch before.
+TEST(GroupUse, LabelsThatABatchDoesNotHaveAreZero) {
+  const Symbol net = MakeLoss(SoftmaxCrossEntropy(Variable("data"), Variable("label")), {}, "loss");
+  const DataDesc data{"data", {5, 3}}, label{"label", {5}};
+  DataParallelExecutorGroup training(net, {.devices = kTwo, .data = {data}, .labels = {label}});
+  DataParallelExecutorGroup prediction(net, {.devices = kTwo, .data = {data}, .for_training = false});
+  const Batch batch{.data = {RandomTensor({5, 3}, 1)}, .label = {HostTensor::From({5}, {2, 1, 2, 1, 2})}};
+  training.Forward(batch);
+  const HostTensor loss = training.Outputs()[0].ToHost();
+  training.Forward(Batch{.data = batch.data}, Mode::kPredict);
+  prediction.Forward(Batch{.data = batch.data});
+  EXPECT_EQ(training.Outputs()[0].ToHost(), prediction.Outputs()[0].ToHost());
+  training.Forward(batch, Mode::kPredict);
+  EXPECT_LE(MaxAbsDiff(training.Outputs()[0].ToHost(), loss), 1e-6);
+}
+
 // Of two symbols with one interface.
 TEST(GroupUse, AGroupOnTheWeightsOfAnotherRunsItsOwnSymbol) {
   const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), relu = Relu(x, "out"),
