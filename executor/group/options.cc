@@ -125,14 +125,12 @@ void GroupSpec::CheckInputs() {
   describe(options.data, Role::kData, "data", &inputs);
   describe(options.labels, Role::kLabel, "label", &inputs);
   describe(options.states, Role::kState, "state", &states);
-  if (options.labels.empty()) {
-    for (const std::string& name : ListLabels(symbol)) {
-      const int position = Find(name);
-      if (position < 0 || signature.arguments[position].role != Role::kParameter) continue;
-      signature.arguments[position].role = Role::kLabel;
-      signature.arguments[position].batch_axis = 0;
-      if (unbound_label < 0) unbound_label = position;
-    }
+  for (const std::string& name : ListLabels(symbol)) {  // those that are not described
+    const int position = Find(name);
+    if (position < 0 || signature.arguments[position].role != Role::kParameter) continue;
+    signature.arguments[position].role = Role::kLabel;
+    signature.arguments[position].batch_axis = 0;
+    if (unbound_label < 0) unbound_label = position;
   }
   for (const Argument& a : signature.arguments)
     if (a.role == Role::kParameter) param_names.push_back(a.name);

@@ -235,9 +235,17 @@ TEST(GroupFailures, MetricsWantTheLabelsDescribed) {
 TEST(GroupFailures, TrainingNeedsItsLabelsBound) {
   DataParallelExecutorGroup group(SmallNet(), {.devices = kTwo, .data = {{"data", {4, 6}}}});
   const Batch batch = RandomBatch(4, 6, 3, 1);
-  EXPECT_NE(MessageOf([&] { group.Forward(batch); }).find("bound without labels; describe \"softmax_label\""),
+  EXPECT_NE(MessageOf([&] { group.Forward(batch); }).find("bound without the label \"softmax_label\""),
             std::string::npos);
   EXPECT_NO_THROW(group.Forward(batch, Mode::kPredict));
+  // All of them: what is left out is no parameter.
+  const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc");
+  DataParallelExecutorGroup half(Group({SoftmaxOutput(x, {}, "first"), SoftmaxOutput(x, {}, "second")}),
+                                 {.devices = kTwo, .data = {{"data", {4, 6}}}, .labels = {{"first_label", {4}}}});
+  EXPECT_EQ(half.param_names(), (std::vector<std::string>{"fc_weight", "fc_bias"}));
+  EXPECT_NE(MessageOf([&] { half.Forward(batch); }).find("bound without the label \"second_label\""),
+            std::string::npos);
+  EXPECT_NO_THROW(half.Forward(batch, Mode::kPredict));
   // A label may also be described as data.
   Executor executor(SmallNet(), {.inputs = {{"data", {4, 6}}, {"softmax_label", {4}}}});
   EXPECT_NO_THROW(executor.Forward());
