@@ -21,10 +21,17 @@ const Batch& FirstOf(std::span<const BatchPtr> per_device) {
 
 // Throws DataError for what a cast to whole numbers would change.
 void CheckWhole(const HostTensor& array, const DataDesc& desc) {
-  if (!IsFloat(array.dtype()) || IsFloat(desc.dtype) || desc.dtype == DType::kBool) return;
-  const auto [low, high] = Dispatch(desc.dtype, []<class T>() {
-    return std::pair(LoadDouble(std::numeric_limits<T>::lowest()), LoadDouble(std::numeric_limits<T>::max()));
-  });
+  if (IsFloat(desc.dtype) || desc.dtype == DType::kBool) return;
+  const auto range_of = [](DType dtype) {
+    return Dispatch(dtype, []<class T>() {
+      return std::pair(LoadDouble(std::numeric_limits<T>::lowest()), LoadDouble(std::numeric_limits<T>::max()));
+    });
+  };
+  const auto [low, high] = range_of(desc.dtype);
+  if (!IsFloat(array.dtype())) {
+    const auto [lowest, highest] = range_of(array.dtype());
+    if (lowest >= low && highest <= high) return;
+  }
   Dispatch(array.dtype(), [&, low = low, high = high]<class T>() {
     const T* const values = static_cast<const T*>(array.raw());
     for (int64_t i = 0; i < array.elements(); ++i) {

@@ -187,6 +187,22 @@ TEST(GroupUse, InputsAreOfTheTypeThatTheirVariableDeclares) {
   EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(DType::kInt64));
 }
 
+TEST(GroupUse, WholeNumbersFitTheBoundType) {
+  const Symbol net = Identity(Variable("data", {.dtype = DType::kUInt8}), "same");
+  DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {4}}}, .for_training = false});
+  const HostTensor numbers = HostTensor::From({4}, {0, 100, 255, 3});
+  for (const DType dtype : {DType::kUInt8, DType::kBool, DType::kInt16, DType::kUInt32, DType::kInt64}) {
+    group.Forward(Batch{.data = {numbers.Cast(dtype)}});
+    EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(dtype).Cast(DType::kUInt8)) << ToString(dtype);
+  }
+  for (const float wrong : {256, -1}) {
+    HostTensor broken = numbers;
+    broken.Set(2, wrong);
+    EXPECT_EQ(MessageOf<DataError>([&] { group.Forward(Batch{.data = {broken.Cast(DType::kInt64)}}); }),
+              fmt::format("DataError: \"data\": expected values of uint8, got {} (element 2)", wrong));
+  }
+}
+
 TEST(GroupUse, WithoutABatchTheFirstDeviceDoesAll) {
   const Symbol net = Variable("data") * Variable("w", {.shape = Shape{3}});
   DataParallelExecutorGroup group(
