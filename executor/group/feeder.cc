@@ -80,6 +80,7 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
     const int axis = desc.BatchAxis();
     if (axis >= 0 && !rows) {
       rows = shape[axis];
+      if (*rows == 0) throw DataError(fmt::format("\"{}\" {}: a batch has at least one sample", desc.name, shape));
       if (batch.pad < 0 || batch.pad >= *rows || (batch.samples > 0 && batch.samples != *rows - batch.pad)) {
         throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows",
                                     batch.samples, batch.pad, *rows));

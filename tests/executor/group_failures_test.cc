@@ -205,6 +205,8 @@ TEST(GroupFailures, PaddingIsLessThanTheBatch) {
   batch.pad = 2;
   batch.label[0] = batch.label[0].Slice(0, 0, 1);  // fewer labels than rows of padding
   EXPECT_THROW(group.Forward(batch), ShapeError);
+  EXPECT_EQ(MessageOf([&] { group.Forward(RandomBatch(0, 6, 3, 1)); }),
+            "DataError: \"data\" (0, 6): a batch has at least one sample");
 }
 
 class Counter : public HostMetric {
