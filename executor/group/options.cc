@@ -32,12 +32,12 @@ Placements PlacementsOf(const std::vector<std::map<std::string, Device>>& per_re
 
 namespace {
 
-// Inputs are cast to what their variables declare, however they are described: a description says float32 where nobody
-// thought of it, and a file from elsewhere says int64.
+// Inputs and states are cast to what their variables declare, however they are described: a description says float32
+// where nobody thought of it, and a file from elsewhere says int64.
 void DescribeAsDeclared(const Symbol& symbol, GroupOptions* options) {
   for (const NodePtr& node : Graph::Of(symbol).nodes) {
     if (!node->is_variable() || !node->declared_dtype) continue;
-    for (auto* const list : {&options->data, &options->labels}) {
+    for (auto* const list : {&options->data, &options->labels, &options->states}) {
       const auto desc = std::ranges::find(*list, node->name(), &DataDesc::name);
       if (desc != list->end()) desc->dtype = *node->declared_dtype;
     }

@@ -187,6 +187,16 @@ TEST(GroupUse, InputsAreOfTheTypeThatTheirVariableDeclares) {
   EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(DType::kInt64));
 }
 
+TEST(GroupUse, StatesAreOfTheTypeThatTheirVariableDeclares) {
+  const Symbol net = Identity(Variable("data") + Variable("state", {.dtype = DType::kFloat64}), "sum");
+  DataParallelExecutorGroup group(
+      net, {.devices = kTwo, .data = {{"data", {4, 2}, DType::kFloat64}}, .states = {{"state", {4, 2}}}});
+  group.SetStates(std::vector<HostTensor>{HostTensor::Full(DType::kFloat32, {4, 2}, 3)});
+  group.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, 2)}});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::Full(DType::kFloat64, {4, 2}, 5));
+  EXPECT_EQ(group.States()[0][0].dtype(), DType::kFloat64);
+}
+
 TEST(GroupUse, WholeNumbersFitTheBoundType) {
   const Symbol net = Identity(Variable("data", {.dtype = DType::kUInt8}), "same");
   DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {4}}}, .for_training = false});
