@@ -368,5 +368,29 @@ TEST(GroupFailures, ARunThatFailsOnOneDeviceMovesTheStatesOfNone) {
   EXPECT_NE(states(), before);
 }
 
+TEST(GroupFailures, WhatIsLostIsThereAgainWhenAllOfItIsSet) {
+  const auto engine = MakeThreadedEngine();
+  const Symbol net = BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "bn");
+  DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {4, 2}}}, .engine = engine});
+  InitialiseEqually({&group}, 1);
+  HostTensorMap args, aux, read_args, read_aux;
+  group.GetParams(&args, &aux);
+  for (const ParameterStore::Block& block : group.store().blocks()) {
+    for (const Tensor& values : block.values) {
+      engine->Push({.name = "break", .device = values.device(), .writes = {values.var()}, .run = [](const OpContext&) {
+                      throw DataError("lost");
+                    }});
+    }
+  }
+  EXPECT_THROW(group.GetParams(&read_args, nullptr), DataError);
+  EXPECT_THROW(group.GetParams(nullptr, &read_aux), DataError);
+  group.SetParams({{"fc_weight", args.at("fc_weight")}}, {}, {.allow_missing = true});
+  EXPECT_THROW(group.GetParams(&read_args, nullptr), DataError);  // of the others nothing is known
+  group.SetParams(args, aux);
+  group.GetParams(&read_args, &read_aux, ReplicaMerge::kCheck);
+  EXPECT_EQ(read_args, args);
+  EXPECT_EQ(read_aux, aux);
+}
+
 }  // namespace
 }  // namespace bindery
