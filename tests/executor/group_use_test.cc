@@ -294,5 +294,35 @@ TEST(GroupUse, HeadGradientsByPositionAndName) {
   EXPECT_EQ(weighted(true, head), HostTensor::From({3, 2}, {-1, 1, -2, 2, -3, 3}));
 }
 
+class Total : public Metric {
+ public:
+  std::string name() const override { return "total"; }
+  int partial_size() const override { return 1; }
+  MetricGraph AsGraph(const MetricArrays& share) const override {
+    ++graphs;
+    const Symbol sum = Sum(Cast(share.outputs[0].symbol, {.dtype = DType::kFloat64}));
+    return {.partial = Reshape(sum, {.shape = {1}})};
+  }
+  NamedValues Values(std::span<const double> total) const override { return {{"total", total[0]}}; }
+  mutable int graphs = 0;
+};
+
+// However many a program measures after each batch.
+TEST(GroupUse, MetricsAreCompiledOnce) {
+  const Batch batch = RandomBatch(5, 6, 3, 2);
+  DataParallelExecutorGroup group(SmallNet(),
+                                  {.devices = kTwo, .data = {{"data", {5, 6}}}, .labels = {{"softmax_label", {5}}}});
+  InitialiseEqually({&group}, 1);
+  std::vector<Total> metrics(9);
+  for (int round = 0; round < 3; ++round) {
+    group.Forward(batch);
+    for (Total& metric : metrics) group.UpdateMetric(&metric, batch.label);
+  }
+  for (const Total& metric : metrics) {
+    EXPECT_EQ(metric.graphs, 2);  // one for each device
+    EXPECT_NEAR(metric.Get()[0].second, 15, 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace bindery
