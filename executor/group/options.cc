@@ -202,6 +202,8 @@ std::optional<int64_t> GroupSpec::SamplesOf(const std::vector<Shape>& inputs) co
     const DataDesc& desc = input(i);
     if (desc.BatchAxis() < 0) continue;
     const int64_t extent = inputs[i][desc.BatchAxis()];
+    if (extent == kUnknownDim)
+      Throw<ShapeError>("\"{}\" {}: the samples of a batch must be known", desc.name, inputs[i]);
     if (!samples) {
       samples = extent;
       first = &desc.name;
