@@ -19,7 +19,7 @@ std::shared_ptr<Engine> EngineOf(const GroupOptions& options) {
 constexpr const char* kNoBatch =
     "there is no batch: where Next gave none, the iterator's epoch is over, and Reset begins another";
 
-constexpr size_t kMetrics = 4;  // whose programs are kept with a binding
+constexpr size_t kMetrics = 32;  // whose programs are kept with a binding: those measured last
 
 }  // namespace
 
@@ -213,8 +213,10 @@ GroupMetric& DataParallelExecutorGroup::MetricOf(const Metric& metric, const Lab
   const auto& participants = Ran("UpdateMetric").participants();
   for (const GroupStep::Participant& p : participants) p.executor->CheckFresh("UpdateMetric");
   std::vector<std::unique_ptr<GroupMetric>>& known = current_->metrics;
-  for (const auto& candidate : known) {
-    if (candidate->IsFor(metric, lists)) return *candidate;
+  const auto found = std::ranges::find_if(known, [&](const auto& one) { return one->IsFor(metric, lists); });
+  if (found != known.end()) {
+    std::rotate(found, found + 1, known.end());
+    return *known.back();
   }
   CompileOptions options;
   options.threads = spec_.threads;

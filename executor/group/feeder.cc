@@ -21,10 +21,17 @@ const Batch& FirstOf(std::span<const BatchPtr> per_device) {
 
 // Throws DataError for what a cast to whole numbers would change.
 void CheckWhole(const HostTensor& array, const DataDesc& desc) {
-  if (!IsFloat(array.dtype()) || IsFloat(desc.dtype) || desc.dtype == DType::kBool) return;
-  const auto [low, high] = Dispatch(desc.dtype, []<class T>() {
-    return std::pair(LoadDouble(std::numeric_limits<T>::lowest()), LoadDouble(std::numeric_limits<T>::max()));
-  });
+  if (IsFloat(desc.dtype) || desc.dtype == DType::kBool) return;
+  const auto range_of = [](DType dtype) {
+    return Dispatch(dtype, []<class T>() {
+      return std::pair(LoadDouble(std::numeric_limits<T>::lowest()), LoadDouble(std::numeric_limits<T>::max()));
+    });
+  };
+  const auto [low, high] = range_of(desc.dtype);
+  if (!IsFloat(array.dtype())) {
+    const auto [lowest, highest] = range_of(array.dtype());
+    if (lowest >= low && highest <= high) return;
+  }
   Dispatch(array.dtype(), [&, low = low, high = high]<class T>() {
     const T* const values = static_cast<const T*>(array.raw());
     for (int64_t i = 0; i < array.elements(); ++i) {
@@ -58,7 +65,7 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
   if (with_labels) check_count(batch.num_labels(), options.labels.size(), "label");
   if (mode == Mode::kTrain && !options.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
   if (mode == Mode::kTrain && options.for_training && spec_.unbound_label >= 0) {
-    throw DataError(fmt::format("cannot train: the group is bound without labels; describe \"{}\" in its options",
+    throw DataError(fmt::format("cannot train: the group is bound without the label \"{}\"; describe it in its options",
                                 spec_.arg_names[spec_.unbound_label]));
   }
   std::optional<int64_t> rows;
@@ -73,6 +80,7 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
     const int axis = desc.BatchAxis();
     if (axis >= 0 && !rows) {
       rows = shape[axis];
+      if (*rows == 0) throw DataError(fmt::format("\"{}\" {}: a batch has at least one sample", desc.name, shape));
       if (batch.pad < 0 || batch.pad >= *rows || (batch.samples > 0 && batch.samples != *rows - batch.pad)) {
         throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows",
                                     batch.samples, batch.pad, *rows));

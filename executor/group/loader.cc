@@ -30,6 +30,15 @@ void CopySlice(const HostTensor& in, int axis, int64_t begin, int64_t end, DType
   }
 }
 
+// Labels that the batch does not have are zero, whatever the batch before had.
+void ZeroMissingLabels(const Loader& loader, const StepInput& input, Stream& stream) {
+  if (input.with_labels) return;
+  const FlatKernels& flat = Backend::Of(loader.device.kind).flat();
+  for (size_t i = loader.num_data; i < loader.slots.size(); ++i) {
+    flat.Zero(stream, loader.slots[i].data, loader.slots[i].bytes);
+  }
+}
+
 }  // namespace
 
 void Loader::AddSlot(InputSlot slot) {
@@ -114,7 +123,11 @@ StepParts Loader::Parts(const VarPtr& landed, const std::vector<VarPtr>& written
     return {{.name = name,
              .device = device,
              .writes = written,
-             .run = [loader = *this, input](const OpContext& context) { loader.Load(input(context)); },
+             .run =
+                 [loader = *this, input](const OpContext& context) {
+                   loader.Load(input(context));
+                   ZeroMissingLabels(loader, input(context), context.stream);
+                 },
              .lane = Lane::kCopy}};
   }
   return {{.name = fmt::format("stage {}", device),
@@ -126,7 +139,10 @@ StepParts Loader::Parts(const VarPtr& landed, const std::vector<VarPtr>& written
            .device = device,
            .reads = {landed},
            .writes = written,
-           .run = [loader = *this, input](const OpContext& context) { loader.Place(input(context), context.stream); }}};
+           .run = [loader = *this, input](const OpContext& context) {
+             loader.Place(input(context), context.stream);
+             ZeroMissingLabels(loader, input(context), context.stream);
+           }}};
 }
 
 }  // namespace bindery

@@ -32,12 +32,12 @@ Placements PlacementsOf(const std::vector<std::map<std::string, Device>>& per_re
 
 namespace {
 
-// Inputs are cast to what their variables declare, however they are described: a description says float32 where nobody
-// thought of it, and a file from elsewhere says int64.
+// Inputs and states are cast to what their variables declare, however they are described: a description says float32
+// where nobody thought of it, and a file from elsewhere says int64.
 void DescribeAsDeclared(const Symbol& symbol, GroupOptions* options) {
   for (const NodePtr& node : Graph::Of(symbol).nodes) {
     if (!node->is_variable() || !node->declared_dtype) continue;
-    for (auto* const list : {&options->data, &options->labels}) {
+    for (auto* const list : {&options->data, &options->labels, &options->states}) {
       const auto desc = std::ranges::find(*list, node->name(), &DataDesc::name);
       if (desc != list->end()) desc->dtype = *node->declared_dtype;
     }
@@ -125,14 +125,12 @@ void GroupSpec::CheckInputs() {
   describe(options.data, Role::kData, "data", &inputs);
   describe(options.labels, Role::kLabel, "label", &inputs);
   describe(options.states, Role::kState, "state", &states);
-  if (options.labels.empty()) {
-    for (const std::string& name : ListLabels(symbol)) {
-      const int position = Find(name);
-      if (position < 0 || signature.arguments[position].role != Role::kParameter) continue;
-      signature.arguments[position].role = Role::kLabel;
-      signature.arguments[position].batch_axis = 0;
-      if (unbound_label < 0) unbound_label = position;
-    }
+  for (const std::string& name : ListLabels(symbol)) {  // those that are not described
+    const int position = Find(name);
+    if (position < 0 || signature.arguments[position].role != Role::kParameter) continue;
+    signature.arguments[position].role = Role::kLabel;
+    signature.arguments[position].batch_axis = 0;
+    if (unbound_label < 0) unbound_label = position;
   }
   for (const Argument& a : signature.arguments)
     if (a.role == Role::kParameter) param_names.push_back(a.name);
@@ -204,6 +202,8 @@ std::optional<int64_t> GroupSpec::SamplesOf(const std::vector<Shape>& inputs) co
     const DataDesc& desc = input(i);
     if (desc.BatchAxis() < 0) continue;
     const int64_t extent = inputs[i][desc.BatchAxis()];
+    if (extent == kUnknownDim)
+      Throw<ShapeError>("\"{}\" {}: the samples of a batch must be known", desc.name, inputs[i]);
     if (!samples) {
       samples = extent;
       first = &desc.name;

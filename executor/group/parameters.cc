@@ -1,5 +1,7 @@
 // Parameters by name; those of a DataParallelExecutorGroup, its gradients and states.
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <unordered_set>
 
@@ -51,13 +53,21 @@ void ParameterStore::SetParams(const std::vector<std::string>& params, const std
   CheckNames(params, auxiliary, args, aux, options);
   CheckShapes(params, args);
   CheckShapes(auxiliary, aux);
+  std::map<const StoredParameter*, const HostTensor*> set;
   for (const auto& [names, values] : {std::pair(&params, &args), std::pair(&auxiliary, &aux)}) {
     for (const std::string& name : *names) {
       const auto value = values->find(name);
-      if (value == values->end()) continue;
-      if (const StoredParameter* p = Find(name)) Set(*p, value->second);
+      const StoredParameter* p = value == values->end() ? nullptr : Find(name);
+      if (p) set.emplace(p, &value->second);
     }
   }
+  for (const Block& block : blocks_) {  // what has failed is whole again when all of it is set
+    if (!std::ranges::all_of(block.parameters, [&](int p) { return set.contains(&parameters_[p]); })) continue;
+    for (const Tensor& values : EachOnce(block.values)) {
+      if (!engine_->Version(values.var())) values.Fill(0);
+    }
+  }
+  for (const auto& [p, value] : set) Set(*p, *value);
 }
 
 HostTensor ParameterStore::GetEqual(const StoredParameter& p) const {

@@ -82,7 +82,11 @@ void GroupStep::AppendStates(const ParameterStore& store, bool independent) {
   const std::vector<int> blocks = store.UpdatedBlocks(plan());
   if (blocks.empty()) return;
   store.AppendBegin(blocks, &begin_);
-  store.AppendPublish(blocks, {}, &publish_);
+  std::vector<VarPtr> gates;  // a run moves the states of all devices or, if one of them fails, of none
+  for (const int b : blocks) {
+    for (const Tensor& candidates : store.blocks()[b].candidates) gates.push_back(candidates.var());
+  }
+  store.AppendPublish(blocks, independent ? std::vector<VarPtr>() : gates, &publish_);
   if (independent || participants_.size() == store.devices().size()) return;
   std::vector<Bucket> buckets;
   std::vector<std::string> names;

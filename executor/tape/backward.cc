@@ -123,10 +123,9 @@ void Backward(const std::vector<NDArray>& heads, const BackwardOptions& options)
       continue;
     }
     const Tensor& result = results[made->results[s]];
-    if (is_added) {
+    if (is_added) {  // not in place: what failed is to fail the gradient
       const PauseScope pause;
-      NDArray sum = NewArray(slot.gradient);
-      sum += NewArray(result);
+      slot.gradient.CopyFrom((NewArray(slot.gradient) + NewArray(result)).tensor());
     } else if (result.address() != slot.gradient.address()) {
       slot.gradient.CopyFrom(result);
     }

@@ -26,7 +26,11 @@ std::shared_ptr<Runtime> Runtime::Of(const std::shared_ptr<Engine>& engine) {
 
 Runtime::OnDevice& Runtime::StateOf(Device device) {
   const auto found = devices_.find(device);
-  if (found != devices_.end()) return found->second;
+  if (found != devices_.end()) {
+    OnDevice& known = found->second;
+    if (!engine_->Version(known.step.var())) known.step = NewStep(device, {});  // it has failed
+    return known;
+  }
   Backend::Of(device);  // throws unless it is there
   OnDevice made{.arena = Arena::Make(device, engine_), .step = NewStep(device, {})};
   return devices_.emplace(device, std::move(made)).first->second;

@@ -205,6 +205,8 @@ TEST(GroupFailures, PaddingIsLessThanTheBatch) {
   batch.pad = 2;
   batch.label[0] = batch.label[0].Slice(0, 0, 1);  // fewer labels than rows of padding
   EXPECT_THROW(group.Forward(batch), ShapeError);
+  EXPECT_EQ(MessageOf([&] { group.Forward(RandomBatch(0, 6, 3, 1)); }),
+            "DataError: \"data\" (0, 6): a batch has at least one sample");
 }
 
 class Counter : public HostMetric {
@@ -235,9 +237,17 @@ TEST(GroupFailures, MetricsWantTheLabelsDescribed) {
 TEST(GroupFailures, TrainingNeedsItsLabelsBound) {
   DataParallelExecutorGroup group(SmallNet(), {.devices = kTwo, .data = {{"data", {4, 6}}}});
   const Batch batch = RandomBatch(4, 6, 3, 1);
-  EXPECT_NE(MessageOf([&] { group.Forward(batch); }).find("bound without labels; describe \"softmax_label\""),
+  EXPECT_NE(MessageOf([&] { group.Forward(batch); }).find("bound without the label \"softmax_label\""),
             std::string::npos);
   EXPECT_NO_THROW(group.Forward(batch, Mode::kPredict));
+  // All of them: what is left out is no parameter.
+  const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc");
+  DataParallelExecutorGroup half(Group({SoftmaxOutput(x, {}, "first"), SoftmaxOutput(x, {}, "second")}),
+                                 {.devices = kTwo, .data = {{"data", {4, 6}}}, .labels = {{"first_label", {4}}}});
+  EXPECT_EQ(half.param_names(), (std::vector<std::string>{"fc_weight", "fc_bias"}));
+  EXPECT_NE(MessageOf([&] { half.Forward(batch); }).find("bound without the label \"second_label\""),
+            std::string::npos);
+  EXPECT_NO_THROW(half.Forward(batch, Mode::kPredict));
   // A label may also be described as data.
   Executor executor(SmallNet(), {.inputs = {{"data", {4, 6}}, {"softmax_label", {4}}}});
   EXPECT_NO_THROW(executor.Forward());
@@ -330,6 +340,56 @@ TEST(GroupFailures, StatesWhoseSourceFailedFailEveryRunUntilTheyAreSetAgain) {
   group.SetStates(std::vector<HostTensor>{full(4)});
   group.Forward(Batch{.data = {full(1)}});
   EXPECT_EQ(group.Outputs()[0].ToHost(), full(5));
+}
+
+// Statistics are exchanged, and then one device's share turns out to be wrong.
+TEST(GroupFailures, ARunThatFailsOnOneDeviceMovesTheStatesOfNone) {
+  if (TestDevices() == "cuda") GTEST_SKIP() << "what a GPU's kernel refuses lets the work behind it run";
+  const Symbol x = BatchNorm(Variable("data"), {.sync = true}, "bn");
+  const Symbol net = MakeLoss(Pick(x, Variable("place"), {.mode = IndexMode::kRaise}), {}, "loss");
+  DataParallelExecutorGroup group(
+      net, {.devices = kTwo, .data = {{"data", {4, 3}}, {"place", {4}}}, .engine = MakeThreadedEngine()});
+  InitialiseEqually({&group}, 1);
+  const auto states = [&group] {
+    HostTensorMap aux;
+    group.GetParams(nullptr, &aux, ReplicaMerge::kCheck);
+    return aux;
+  };
+  const auto run = [&group](std::initializer_list<float> places) {
+    group.Forward(Batch{.data = {RandomTensor({4, 3}, 2), HostTensor::From({4}, places)}});
+  };
+  const HostTensorMap before = states();
+  for (const auto& places : {std::initializer_list<float>{0, 9, 1, 2}, {0, 1, 2, 9}}) {
+    run(places);
+    EXPECT_THROW(group.Outputs()[0].ToHost(), DataError);
+    EXPECT_EQ(states(), before);
+  }
+  run({0, 1, 2, 0});
+  EXPECT_NE(states(), before);
+}
+
+TEST(GroupFailures, WhatIsLostIsThereAgainWhenAllOfItIsSet) {
+  const auto engine = MakeThreadedEngine();
+  const Symbol net = BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "bn");
+  DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {4, 2}}}, .engine = engine});
+  InitialiseEqually({&group}, 1);
+  HostTensorMap args, aux, read_args, read_aux;
+  group.GetParams(&args, &aux);
+  for (const ParameterStore::Block& block : group.store().blocks()) {
+    for (const Tensor& values : block.values) {
+      engine->Push({.name = "break", .device = values.device(), .writes = {values.var()}, .run = [](const OpContext&) {
+                      throw DataError("lost");
+                    }});
+    }
+  }
+  EXPECT_THROW(group.GetParams(&read_args, nullptr), DataError);
+  EXPECT_THROW(group.GetParams(nullptr, &read_aux), DataError);
+  group.SetParams({{"fc_weight", args.at("fc_weight")}}, {}, {.allow_missing = true});
+  EXPECT_THROW(group.GetParams(&read_args, nullptr), DataError);  // of the others nothing is known
+  group.SetParams(args, aux);
+  group.GetParams(&read_args, &read_aux, ReplicaMerge::kCheck);
+  EXPECT_EQ(read_args, args);
+  EXPECT_EQ(read_aux, aux);
 }
 
 }  // namespace

@@ -106,6 +106,10 @@ TEST(Group, AFailedBindLeavesNothingBehind) {  // E5
   EXPECT_THROW(DataParallelExecutorGroup(net, {.data = {{"data", {4}}}, .labels = {{"softmax_label", {4}}}}),
                ShapeError);
   EXPECT_THROW(DataParallelExecutorGroup(net, {}), Error);
+  EXPECT_EQ(MessageOf([&] {
+              DataParallelExecutorGroup(net, {.data = {{"data", {kUnknownDim, 6}}}});
+            }),
+            "ShapeError: \"data\" (?, 6): the samples of a batch must be known");
   EXPECT_EQ(storage(), before);
   DataParallelExecutorGroup group(net, {.data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
   EXPECT_EQ(group.OutputShapes()[0], (Shape{4, 3}));

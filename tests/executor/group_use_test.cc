@@ -103,6 +103,22 @@ TEST(GroupUse, PredictionsNeedNoLabels) {
   EXPECT_EQ(prediction.Outputs()[0].ToHost(), expected);
 }
 
+// As in a group that is bound without; not those of the batch before.
+TEST(GroupUse, LabelsThatABatchDoesNotHaveAreZero) {
+  const Symbol net = MakeLoss(SoftmaxCrossEntropy(Variable("data"), Variable("label")), {}, "loss");
+  const DataDesc data{"data", {5, 3}}, label{"label", {5}};
+  DataParallelExecutorGroup training(net, {.devices = kTwo, .data = {data}, .labels = {label}});
+  DataParallelExecutorGroup prediction(net, {.devices = kTwo, .data = {data}, .for_training = false});
+  const Batch batch{.data = {RandomTensor({5, 3}, 1)}, .label = {HostTensor::From({5}, {2, 1, 2, 1, 2})}};
+  training.Forward(batch);
+  const HostTensor loss = training.Outputs()[0].ToHost();
+  training.Forward(Batch{.data = batch.data}, Mode::kPredict);
+  prediction.Forward(Batch{.data = batch.data});
+  EXPECT_EQ(training.Outputs()[0].ToHost(), prediction.Outputs()[0].ToHost());
+  training.Forward(batch, Mode::kPredict);
+  EXPECT_LE(MaxAbsDiff(training.Outputs()[0].ToHost(), loss), 1e-6);
+}
+
 // Of two symbols with one interface.
 TEST(GroupUse, AGroupOnTheWeightsOfAnotherRunsItsOwnSymbol) {
   const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), relu = Relu(x, "out"),
@@ -169,6 +185,32 @@ TEST(GroupUse, InputsAreOfTheTypeThatTheirVariableDeclares) {
   }
   group.Forward(Batch{.data = {numbers}});  // goes on
   EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(DType::kInt64));
+}
+
+TEST(GroupUse, StatesAreOfTheTypeThatTheirVariableDeclares) {
+  const Symbol net = Identity(Variable("data") + Variable("state", {.dtype = DType::kFloat64}), "sum");
+  DataParallelExecutorGroup group(
+      net, {.devices = kTwo, .data = {{"data", {4, 2}, DType::kFloat64}}, .states = {{"state", {4, 2}}}});
+  group.SetStates(std::vector<HostTensor>{HostTensor::Full(DType::kFloat32, {4, 2}, 3)});
+  group.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, 2)}});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::Full(DType::kFloat64, {4, 2}, 5));
+  EXPECT_EQ(group.States()[0][0].dtype(), DType::kFloat64);
+}
+
+TEST(GroupUse, WholeNumbersFitTheBoundType) {
+  const Symbol net = Identity(Variable("data", {.dtype = DType::kUInt8}), "same");
+  DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {4}}}, .for_training = false});
+  const HostTensor numbers = HostTensor::From({4}, {0, 100, 255, 3});
+  for (const DType dtype : {DType::kUInt8, DType::kBool, DType::kInt16, DType::kUInt32, DType::kInt64}) {
+    group.Forward(Batch{.data = {numbers.Cast(dtype)}});
+    EXPECT_EQ(group.Outputs()[0].ToHost(), numbers.Cast(dtype).Cast(DType::kUInt8)) << ToString(dtype);
+  }
+  for (const float wrong : {256, -1}) {
+    HostTensor broken = numbers;
+    broken.Set(2, wrong);
+    EXPECT_EQ(MessageOf<DataError>([&] { group.Forward(Batch{.data = {broken.Cast(DType::kInt64)}}); }),
+              fmt::format("DataError: \"data\": expected values of uint8, got {} (element 2)", wrong));
+  }
 }
 
 TEST(GroupUse, WithoutABatchTheFirstDeviceDoesAll) {
@@ -250,6 +292,36 @@ TEST(GroupUse, HeadGradientsByPositionAndName) {
   const HostTensor head = HostTensor::From({3, 2}, {2, 2, 4, 4, 6, 6});
   EXPECT_EQ(weighted(false, head), HostTensor::From({3, 2}, {-0.5, 0.5, -0.5, 0.5, -0.5, 0.5}));
   EXPECT_EQ(weighted(true, head), HostTensor::From({3, 2}, {-1, 1, -2, 2, -3, 3}));
+}
+
+class Total : public Metric {
+ public:
+  std::string name() const override { return "total"; }
+  int partial_size() const override { return 1; }
+  MetricGraph AsGraph(const MetricArrays& share) const override {
+    ++graphs;
+    const Symbol sum = Sum(Cast(share.outputs[0].symbol, {.dtype = DType::kFloat64}));
+    return {.partial = Reshape(sum, {.shape = {1}})};
+  }
+  NamedValues Values(std::span<const double> total) const override { return {{"total", total[0]}}; }
+  mutable int graphs = 0;
+};
+
+// However many a program measures after each batch.
+TEST(GroupUse, MetricsAreCompiledOnce) {
+  const Batch batch = RandomBatch(5, 6, 3, 2);
+  DataParallelExecutorGroup group(SmallNet(),
+                                  {.devices = kTwo, .data = {{"data", {5, 6}}}, .labels = {{"softmax_label", {5}}}});
+  InitialiseEqually({&group}, 1);
+  std::vector<Total> metrics(9);
+  for (int round = 0; round < 3; ++round) {
+    group.Forward(batch);
+    for (Total& metric : metrics) group.UpdateMetric(&metric, batch.label);
+  }
+  for (const Total& metric : metrics) {
+    EXPECT_EQ(metric.graphs, 2);  // one for each device
+    EXPECT_NEAR(metric.Get()[0].second, 15, 1e-5);
+  }
 }
 
 }  // namespace

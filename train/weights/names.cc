@@ -26,25 +26,40 @@ struct Rule {
   bool used = false;
 };
 
+// N where the name has \N, else 0.
+size_t ReferenceAt(const std::string& name, size_t i) {
+  const bool is_one = name[i] == '\\' && i + 1 < name.size() && name[i + 1] >= '1' && name[i + 1] <= '9';
+  return is_one ? static_cast<size_t>(name[i + 1] - '0') : 0;
+}
+
 Rule ParseRule(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     Throw("a rule for names: expected EXPRESSION=NAME, as \"backbone\\.(.*)=\\1\", got \"{}\"", text);
   }
+  Rule rule{.text = text, .expression = {}, .name = text.substr(equals + 1)};
   try {
-    return {.text = text, .expression = std::regex(text.substr(0, equals)), .name = text.substr(equals + 1)};
+    rule.expression = std::regex(text.substr(0, equals));
   } catch (const std::regex_error& e) {
     Throw("a rule for names: \"{}\" is no regular expression: {}", text.substr(0, equals), e.what());
   }
+  for (size_t i = 0; i < rule.name.size(); ++i) {
+    const size_t bracket = ReferenceAt(rule.name, i);
+    if (bracket <= rule.expression.mark_count()) continue;
+    Throw("a rule for names: there is no \\{} in \"{}\", whose expression has brackets {} times", bracket, text,
+          rule.expression.mark_count());
+  }
+  return rule;
 }
 
 // The name, with \1 ... \9 in it replaced by what was in brackets.
 std::string Replaced(const std::string& name, const std::smatch& match) {
   std::string result;
   for (size_t i = 0; i < name.size(); ++i) {
-    const bool reference = name[i] == '\\' && i + 1 < name.size() && name[i + 1] >= '1' && name[i + 1] <= '9';
-    if (reference) {
-      result += match.str(static_cast<size_t>(name[++i] - '0'));
+    const size_t bracket = ReferenceAt(name, i);
+    if (bracket > 0) {
+      result += match.str(bracket);
+      ++i;
     } else {
       result += name[i];
     }
@@ -69,7 +84,8 @@ std::vector<std::string> ChooseNames(const std::vector<std::string>& names, cons
     const std::string pattern(part);
     bool fits = false;
     for (size_t i = 0; i < names.size(); ++i) {
-      if (fnmatch(pattern.c_str(), names[i].c_str(), FNM_NOESCAPE) == 0) chosen[i] = fits = true;
+      const bool is_one = names[i] == pattern || fnmatch(pattern.c_str(), names[i].c_str(), FNM_NOESCAPE) == 0;
+      if (is_one) chosen[i] = fits = true;
     }
     if (!fits) Throw("no parameter is \"{}\"{}", pattern, NameHint(pattern, names));
   }

@@ -193,6 +193,48 @@ TEST_F(HostileTape, ErrorsReachGradients) {
   ExpectWorks();
 }
 
+// Those that add up are errors until they are filled anew: what is in them would be less than was asked for.
+TEST_F(HostileTape, ErrorsReachGradientsThatAddUp) {
+  NDArray w = Values({2, 1}, {1, 2});
+  w.AttachGradient(GradReq::kAdd);
+  const auto add = [&w](float row) {
+    NDArray y;
+    {
+      const RecordScope record;
+      y = Apply(Take, {w, Values({1}, {row})}, {.mode = IndexMode::kRaise}) * 3;
+    }
+    y.Backward();
+  };
+  add(1);
+  ExpectNumbers(w.gradient(), {2, 1}, {0, 3});
+  for (const float row : {7.0f, 1.0f}) {
+    add(row);
+    EXPECT_THROW(w.gradient().ToHost(), Error);
+  }
+  EXPECT_THROW(WaitAll(), Error);
+  w.gradient().Fill(0);
+  for (const float row : {1.0f, 0.0f, 1.0f}) add(row);
+  ExpectNumbers(w.gradient(), {2, 1}, {3, 6});
+  ExpectWorks();
+}
+
+// Whatever fails of what a device's first call makes for all: later calls make it again.
+TEST(HostileDevice, MayFailAtFirst) {
+  const Device device = Sim(0);
+  for (int64_t n = 1; n <= 8; ++n) {
+    const auto engine = MakeThreadedEngine();
+    const NDArray x(Tensor(engine, device, DType::kFloat32, {2}));
+    x.Wait();
+    sim::FailKernel(device, n);
+    try {
+      (x + 1).ToHost();
+    } catch (const DeviceError&) {
+    }
+    sim::FailKernel(device, 0);
+    EXPECT_EQ((x + 1).ToHost(), HostTensor::From({2}, {1, 1})) << n;
+  }
+}
+
 TEST_F(HostileTape, LongTapes) {
   const int kCalls = 20000;
   NDArray y = x_;

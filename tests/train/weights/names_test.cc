@@ -41,6 +41,8 @@ TEST(WeightNamesTest, PatternsChoose) {
   EXPECT_EQ(ChooseNames(names, "conv*"), (std::vector<std::string>{"conv1_weight", "conv1_bias"}));
   EXPECT_EQ(ChooseNames(names, "fc_bias,conv?_weight"), (std::vector<std::string>{"conv1_weight", "fc_bias"}));
   EXPECT_EQ(ChooseNames(names, "*"), names);
+  const std::vector<std::string> in_brackets = {"layers[0].weight", "layers0.weight"};
+  EXPECT_EQ(ChooseNames(in_brackets, "layers[0].weight"), in_brackets);  // a name fits itself
   EXPECT_EQ(MessageOf([&] { ChooseNames(names, "conv*,fc_wieght"); }),
             "Error: no parameter is \"fc_wieght\"; did you mean \"fc_weight\"?");
   EXPECT_EQ(MessageOf([&] { ChooseNames(names, ""); }).find("Error: no parameter is \"\""), 0u);
@@ -56,6 +58,9 @@ TEST(WeightNamesTest, RulesThatAreWrong) {
             "CheckpointError: \"head.weight\" and \"norm.mean\" would both be called \"head.weight\"");
   EXPECT_EQ(complaint({"head"}).find("Error: a rule for names: expected EXPRESSION=NAME"), 0u);
   EXPECT_EQ(complaint({"(=x"}).find("Error: a rule for names: \"(\" is no regular expression"), 0u);
+  EXPECT_EQ(
+      complaint({"head\\.(.*)=fc_\\2"}),
+      "Error: a rule for names: there is no \\2 in \"head\\.(.*)=fc_\\2\", whose expression has brackets 1 times");
 }
 
 TEST(WeightNamesTest, AModelTakesWhatFits) {
