@@ -115,7 +115,8 @@ TEST_F(TextCommandsTest, Errors) {
   Write("short", "abcdefgh");
   Fails(4, "\"text:short\", the part to train on: a text of 7 characters has no window of 8 and a next character",
         {"train", "--model", kGpt, "--data", "text:short"});
-  Fails(4, "a text of 0 characters", Train(kGpt, 1, {"--test-part", "0"}));
+  Fails(4, "a text of 0 characters has no window of 8 and a next character; --test-part says how large that is",
+        Train(kGpt, 1, {"--test-part", "0"}));
   Fails(2, "--data: model \"mlp\" takes (1, 28, 28), not windows of text as gpt and lstm do",
         {"train", "--model", "mlp", "--data", "text:text"});
   Fails(2, "--write-digits is for images", Train(kGpt, 1, {"--write-digits", "digits"}));

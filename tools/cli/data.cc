@@ -99,8 +99,10 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
                                                             .time_first = BatchAxis(model) == 1,
                                                             .last_batch = LastBatchOf(options, training)});
   } catch (const DataError& e) {
-    Throw<DataError>("--data: \"{}\", the part to {}: {}", options.data, training ? "train on" : "test on",
-                     e.message());
+    const bool is_short = std::ssize(*text) <= (*sample)[0];
+    Throw<DataError>("--data: \"{}\", the part to {}: {}{}", options.data, training ? "train on" : "test on",
+                     e.message(),
+                     is_short ? "; --test-part says how large that is, \"gpt(context=16)\" takes shorter windows" : "");
   }
 }
 
