@@ -1,5 +1,6 @@
 // What commands warn of, or refuse, before their numbers mislead: a part of data that may be new, one class alone, more
-// classes than there are, nothing learned, data that do not fit a model's values. And that inspect says what classes are called.
+// classes than there are, nothing learned, data that do not fit a model's values. And that inspect says what classes
+// are called.
 #include <nlohmann/json.hpp>
 
 #include "symbol/model.h"

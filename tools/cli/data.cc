@@ -158,7 +158,7 @@ bool TakesOneClass(const Model& model) {
   return shapes.arguments[static_cast<size_t>(label - names.begin())] == Shape{2};
 }
 
-// The head of a model from a file is as it is, as is one whose weights are from a file; by name it is made for the data.
+// The head of a model from a file is as it is, as is that of weights from a file; by name it is made for the data.
 void WarnOfMoreClasses(const Model& model, const Shape& sample, int64_t classes, const std::string& name) {
   if (classes == 0 || !TakesOneClass(model)) return;
   const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample.Insert(BatchAxis(model), 1)}});
