@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMaxLength = 256;  // a file's names may be of any length; the comparison is quadratic
 constexpr size_t kMaxListed = 20;
+constexpr size_t kLeastBeginning = 4;  // of a name that may stand for a longer one
 
 // Levenshtein's distance, one row of its table at a time: row[j] = distance of the first i characters of `a` to the
 // first j of `b`. One of `enough` or more may be given as `enough`: most pairs of names show that in a few rows.
@@ -50,7 +51,12 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
 }
 
 std::string NameHint(std::string_view name, std::span<const std::string> candidates) {
-  const std::string nearest = NearestName(name, candidates);
+  std::string nearest = NearestName(name, candidates);
+  // What begins with the name is nearer than what has two mistakes: "resnet" is more like "resnet20" than "lenet".
+  const auto begins = [&](const std::string& candidate) { return candidate.starts_with(name); };
+  const auto longer = std::ranges::find_if(candidates, begins);
+  const bool is_near = !nearest.empty() && EditDistance(name, nearest, 2) < 2;
+  if (!is_near && name.size() >= kLeastBeginning && longer != candidates.end()) nearest = *longer;
   if (!nearest.empty()) return fmt::format("; did you mean \"{}\"?", nearest);
   if (candidates.empty()) return "; there are none";
   std::string list;

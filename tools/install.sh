@@ -11,7 +11,7 @@ usage: tools/install.sh [--prefix DIR] [option...]
 
   --prefix DIR    where it goes; /usr/local without it. What is there may be moved as a whole
   --destdir DIR   put before the prefix, for packages: files land in DIR/PREFIX
-  --libdir NAME   of the libraries, below the prefix; lib without it
+  --libdir NAME   of the libraries, below the prefix: lib64, or lib/x86_64-linux-gnu; lib without it
   --system        the loader knows the folder of the libraries: no search paths, absolute names. The tree stays there
   --built DIR     take what is built from there (bazel-bin's content) and build nothing
   --uninstall     remove what was installed with this prefix
@@ -88,6 +88,10 @@ for name in libbindery_predict libbindery; do
 done
 put 755 "$parts/${system:+system/}bindery" bin/bindery
 strip "$stage/bin/bindery"
+if [ -z "$system" ] && ! "$stage/bin/bindery" --version >/dev/null 2>&1; then
+  fail "--libdir: the program looks for its libraries in lib, lib64 and lib/$(g++ -print-multiarch), not in $libdir;" \
+    "with --system, where the loader does"
+fi
 
 # --- what man and shells look for
 run() { LD_LIBRARY_PATH=$stage/$libdir "$stage/bin/bindery" "$@"; }

@@ -27,8 +27,10 @@ Shape SampleOf(const Node& input, const std::map<std::string, Shape>& given) {
   }
   if (found != given.end()) return found->second;
   if (declared && declared->rank() > 0 && declared->Erase(0).IsKnown()) return declared->Erase(0);
-  Throw<ModelError>("the model does not say the shape of a sample of \"{}\": give it, as --input {}:1,28,28",
-                    input.name(), input.name());
+  Throw<ModelError>(
+      "\"{}\" has no value in the model, nor does that say the shape of a sample: if it is a parameter, give "
+      "--weights; an input, its shape, as --input {}:1,28,28",
+      input.name(), input.name());
 }
 
 }  // namespace

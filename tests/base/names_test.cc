@@ -51,6 +51,14 @@ TEST(NamesTest, HugeNamesCostNothing) {
   EXPECT_EQ(NearestName("b", names), "");
 }
 
+TEST(NamesTest, HintSuggestsWhatBeginsWithTheName) {
+  const Names models = {"mlp", "lenet", "resnet20", "resnet18"};
+  EXPECT_EQ(NameHint("resnet", models), "; did you mean \"resnet20\"?");
+  EXPECT_EQ(NameHint("renet", models), "; did you mean \"lenet\"?");  // one mistake
+  EXPECT_EQ(NameHint("cross", Names{"loss", "cross-entropy"}), "; did you mean \"cross-entropy\"?");
+  EXPECT_EQ(NameHint("acc", Names{"top-k", "accumulated"}), "; known: top-k, accumulated");  // too short to tell
+}
+
 TEST(NamesTest, HintSuggestsOrLists) {
   EXPECT_EQ(NameHint("fc1_wieght", Names{"data", "fc1_weight"}), "; did you mean \"fc1_weight\"?");
   EXPECT_EQ(NameHint("momentum", Names{"data", "label"}), "; known: data, label");

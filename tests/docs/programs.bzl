@@ -3,6 +3,18 @@
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 load("//base:precompiled.bzl", "including")
 
+# Pages that are a program each, with what it prints.
+PAGES = [
+    "fine_tuning",
+    "library",
+    "onnx",
+    "own_data",
+    "own_loss_and_metric",
+    "own_operator",
+    "padded_sequences",
+    "several_devices",
+]
+
 def page_programs(pages):
     """Builds programs of pages, NAME: PAGE: of all blocks ```cpp of the page, one after the other."""
     for name, page in pages.items():

@@ -82,6 +82,13 @@ TEST_F(Package, LibrariesFolderMayBeAnother) {
   Sh(InstallTo("--prefix lib64 --libdir lib/x86_64-linux-gnu"));
   EXPECT_EQ(Sh("PKG_CONFIG_PATH=lib64/lib/x86_64-linux-gnu/pkgconfig pkg-config --exists --print-errors bindery"), "");
   EXPECT_NE(Sh("lib64/bin/bindery --version").find("bindery"), std::string::npos);
+  Sh(InstallTo("--prefix other --libdir lib64"));
+  EXPECT_NE(Sh("other/bin/bindery --version").find("bindery"), std::string::npos);
+  const Outcome unknown = Shell(InstallTo("--prefix third --libdir libraries"));
+  EXPECT_EQ(unknown.status, 1) << unknown;
+  EXPECT_NE(unknown.err.find("--libdir: the program looks for its libraries in lib, lib64 and "), std::string::npos)
+      << unknown;
+  EXPECT_TRUE(Tree(Scratch() + "/third").empty());
 }
 
 // --- symbols

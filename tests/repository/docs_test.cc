@@ -1,6 +1,6 @@
 // Links in docs/ lead somewhere, every page is in the book, and lines are no longer than a terminal shows. The tests that
 // docs/ names as proofs are there, docs/group.md names each published expectation, and docs/features.md each row of what
-// training rules are.
+// training rules are, and excerpts are of the files that they name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -115,6 +115,51 @@ TEST(Docs, EveryPageIsInTheBook) {
     if (!file.path.starts_with("docs/") || file.path == "docs/README.md") continue;
     EXPECT_NE(contents.find("(" + file.path.substr(5) + ")"), std::string::npos) << file.path;
   }
+}
+
+std::string WithoutBlanks(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+
+std::string TextOf(const std::string& path) {
+  std::string text;
+  for (const SourceFile& file : ReadSourceTree()) {
+    if (file.path != path) continue;
+    for (const std::string& line : file.lines) text += line;
+  }
+  return text;
+}
+
+// Blocks ```cpp excerpt: what is there below a line `// FILE` or `// FILE: words` is in that file. (Other blocks ```cpp
+// are compiled by tests/docs.)
+TEST(Docs, ExcerptsAreOfTheirFiles) {
+  static const std::regex kFile(R"(// ([\w/]+\.(?:h|cc))(:.*)?)");
+  int found = 0;
+  for (const SourceFile& page : ReadDocs()) {
+    bool excerpt = false;
+    std::string file, part;
+    const auto check = [&] {
+      if (part.empty()) return;
+      EXPECT_NE(WithoutBlanks(TextOf(file)).find(part), std::string::npos)
+          << page.path << ": not in " << file << ": " << part;
+      part.clear();
+      ++found;
+    };
+    for (const std::string& line : page.lines) {
+      std::smatch match;
+      if (line.starts_with("```")) {
+        check();
+        excerpt = line == "```cpp excerpt";
+      } else if (excerpt && std::regex_match(line, match, kFile)) {
+        check();
+        file = match[1];
+      } else if (excerpt) {
+        part += WithoutBlanks(line);
+      }
+    }
+  }
+  EXPECT_EQ(found, 5);
 }
 
 // Characters of UTF-8.

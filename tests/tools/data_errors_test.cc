@@ -173,7 +173,7 @@ TEST_F(DataErrorsTest, ModelFiles) {
   Write("empty.pb", "");
   Fails(3, "empty.pb: not a binary Bindery model", {"inspect", "--model", "empty.pb"});
   Fails(4, "cannot read \"none.pb\": No such file", {"test", "--weights", "none.pb"});
-  Fails(4, "not a regular file", {"inspect", "--model", "."});
+  Fails(4, "\".\" is a folder without a checkpoint", {"inspect", "--model", "."});
 
   const std::string values = data_file("text.prototxt");
   Damage(values, Read(values).size() / 2);

@@ -150,6 +150,13 @@ TEST_F(SettingsTest, ASolverHasEveryOptionOfARun) {
   for (const std::string& other : others) EXPECT_FALSE(fields.contains(other)) << other;
 }
 
+TEST_F(SettingsTest, AFileAsEditorsOfWindowsWriteIt) {
+  Write("run.ini",
+        "\xef\xbb\xbf"
+        "batch-size = 0\r\n[train]\r\n");
+  Fails(2, "--batch-size: expected a whole number from 1 to 1000000, got \"0\"", {"train", "--config", "run.ini"});
+}
+
 TEST_F(SettingsTest, WhatIsWrongIsNamed) {
   const auto in_file = [&](const std::string& text, const std::string& message) {
     Write("bad.ini", text);

@@ -91,6 +91,23 @@ TEST_F(TextCommandsTest, ResumedAndSaved) {
   Succeeds({"train", "--model", kGpt, "--weights", "one.pb", "--data", "text:text", "--epochs", "1", "--checkpoints="});
 }
 
+// By name, of few classes, and as a training left it, also with the batch at axis 1: what is drawn are classes.
+TEST_F(TextCommandsTest, SequencesAreInspectedAndTimed) {
+  for (const std::string& settings : {std::string(), std::string(", time_first=1")}) {
+    const std::string model = "lstm(layers=1, width=16, context=8" + settings + ")";
+    Succeeds(Train(model, 1, {"--save", "model.pb", "--checkpoints="}));
+    for (const std::string& name : {model.substr(0, model.size() - 1) + ", classes=3)", std::string("model.pb")}) {
+      const Words two = {"--model", name, "--batch-size", "2"};
+      const std::string shape = settings.empty() ? "(2, 8)" : "(8, 2)";
+      EXPECT_NE(Succeeds(Words{"inspect"} + two).out.find(" " + shape + " "), std::string::npos);
+      Succeeds(Words{"inspect", "--memory", "--predict"} + two);
+      const Words time = Words{"time", "--steps", "1", "--warmup", "1"} + two;
+      EXPECT_EQ(json::parse(Succeeds(time + Words{"--json"}).out).at("batch"), 2);
+      EXPECT_NE(Succeeds(time + Words{"--predict"}).out.find(" of " + shape + " on "), std::string::npos);
+    }
+  }
+}
+
 TEST_F(TextCommandsTest, Errors) {
   Fails(4, "cannot read \"none\"", {"train", "--model", kGpt, "--data", "text:none"});
   Write("bad", "abc\n\xff");
@@ -98,7 +115,8 @@ TEST_F(TextCommandsTest, Errors) {
   Write("short", "abcdefgh");
   Fails(4, "\"text:short\", the part to train on: a text of 7 characters has no window of 8 and a next character",
         {"train", "--model", kGpt, "--data", "text:short"});
-  Fails(4, "a text of 0 characters", Train(kGpt, 1, {"--test-part", "0"}));
+  Fails(4, "a text of 0 characters has no window of 8 and a next character; --test-part says how large that is",
+        Train(kGpt, 1, {"--test-part", "0"}));
   Fails(2, "--data: model \"mlp\" takes (1, 28, 28), not windows of text as gpt and lstm do",
         {"train", "--model", "mlp", "--data", "text:text"});
   Fails(2, "--write-digits is for images", Train(kGpt, 1, {"--write-digits", "digits"}));

@@ -245,6 +245,11 @@ TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
     EXPECT_NE(help.find(code), std::string::npos) << code;
   }
   // What an option is if it stands alone is not what it is without it.
+  for (const char* command : {"test", "predict"}) {  // who says nothing means no drawn digits there
+    const std::string of_run = Succeeds({command, "--help"}).out;
+    EXPECT_EQ(of_run.find("--data TEXT=digits"), std::string::npos);
+    EXPECT_NE(of_run.find("; default: what the checkpoint's run was trained on"), std::string::npos);
+  }
   const std::string train = Succeeds({"train", "--help"}).out;
   EXPECT_NE(train.find("--reproducible [INT] "), std::string::npos) << train;
   EXPECT_NE(train.find("--balance [TEXT] "), std::string::npos) << train;

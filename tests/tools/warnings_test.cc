@@ -1,5 +1,6 @@
-// What commands warn of, or refuse, before their numbers mislead: a part of data that may be new, one class alone, data
-// that do not fit a model's values. And that inspect says what classes are called.
+// What commands warn of, or refuse, before their numbers mislead: a part of data that may be new, one class alone, more
+// classes than there are, nothing learned, data that do not fit a model's values. And that inspect says what classes
+// are called.
 #include <nlohmann/json.hpp>
 
 #include "symbol/model.h"
@@ -43,6 +44,36 @@ TEST_F(WarningsTest, OfOneClass) {
   Write("roses.csv", "1,rose\n2,rose\n3,rose\n");
   Fails(0, "\"roses.csv\": all samples are of one class, \"rose\": there is nothing to learn from them",
         Train("csv:roses.csv", {"--test-part", "0.34"}));
+}
+
+// A model by name that has as many classes as its weights keeps its head, as one from a file does.
+TEST_F(WarningsTest, OfMoreClassesThanTheDataHave) {
+  const auto write = [&](const std::string& name, const std::string& tree, int classes) {
+    std::string rows = "length,width,species\n";
+    for (int i = 0; i < 40; ++i) rows += std::to_string(i) + ",1," + tree + std::to_string(i % classes) + "\n";
+    Write(name, rows);
+  };
+  write("ten.csv", "oak", 10);
+  write("two.csv", "elm", 2);
+  Succeeds(Train("csv:ten.csv", {"--save", "m.pb", "--checkpoints="}));
+  const auto train = [&](const std::string& model) {
+    return Words{"train", "--data", "csv:two.csv", "--weights", "m.pb", "--checkpoints=", "--epochs", "1", "--model"} +
+           Words{model};
+  };
+  Fails(0, "model \"mlp\" tells 10 classes apart, but the data have 2: its head stays as it is", train("mlp"));
+  EXPECT_EQ(Succeeds(train("mlp(classes=10)")).err.find("classes apart"), std::string::npos) << "it was said";
+}
+
+// Of data that are read sample by sample, too.
+TEST_F(WarningsTest, OfNothingLearned) {
+  const std::string warning = "the model has learned nothing: its training ";
+  const auto trained = [&](const Words& more) {
+    return Succeeds(Words{"train", "--model", "mlp", "--data", "csv:flowers.csv", "--checkpoints="} + more).err;
+  };
+  EXPECT_NE(trained({"--optimizer", "sgd(lr=0)", "--initializer", "zero", "--epochs", "1"}).find(warning),
+            std::string::npos);
+  const std::string good = trained({"--optimizer", "adam(lr=0.01)", "--epochs", "60"});
+  EXPECT_EQ(good.find(warning), std::string::npos) << good;
 }
 
 TEST_F(WarningsTest, InspectShowsClassesAndComparesShapes) {

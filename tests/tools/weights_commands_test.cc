@@ -157,6 +157,23 @@ TEST_F(WeightsCommandsTest, ModelsBecomeWeightsAndWeightsModels) {
   Fails(2, "unexpected word", {"test", "net.pb"});
 }
 
+TEST_F(WeightsCommandsTest, CheckpointsAreModels) {
+  Succeeds(Training(2, {"--save", "net.pb"}));
+  const json expected = Test({"--model", "net.pb"});
+  const Outcome shown = Succeeds({"inspect", "--model", "net.pb"});
+  for (const char* from : {"bindery-checkpoints", "bindery-checkpoints/step-0000000004.ckpt"}) {
+    EXPECT_EQ(Test({"--model", from}), expected);
+    EXPECT_EQ(Test({"--weights", from}), expected);
+    EXPECT_EQ(Test({"--model", "mlp", "--weights", from}), expected);
+    EXPECT_EQ(Succeeds({"inspect", "--model", from}).out, shown.out);
+    Succeeds({"time", "--weights", from, "--steps", "1", "--warmup", "1", "--batch-size", "2"});
+    Succeeds({"train", "--model", "mlp(classes=12)", "--weights", from, "--map", "fc3.*=", "--train-digits", "64",
+              "--test-digits", "50", "--epochs", "1", "--checkpoints="});
+    Fails(2, "--model: a checkpoint has a graph", {"convert", from, "back.pb", "--model", "mlp"});
+  }
+  Fails(4, "\".\" is a folder without a checkpoint", {"convert", ".", "back.pb"});
+}
+
 TEST_F(WeightsCommandsTest, TrainedModelsBecomeIntegers) {
   Succeeds(Training(3, {"--save", "net.pb"}));
   const Words quantize = {"convert",     "net.pb", "small.pb",         "--int8",

@@ -52,6 +52,8 @@ struct ApplyCommand {
     device.AddTo(sub);
     device.AddTimeoutTo(sub);
     data.AddTo(sub);
+    CLI::Option* from = sub->get_option("--data");
+    from->default_str("")->description(from->get_description() + "; default: what the checkpoint's run was trained on");
     checkpoints.AddTo(sub);
     sub->add_flag("--validation", data.on_validation,
                   "of the data of the training, the part of --validation-part, in place of the test data");

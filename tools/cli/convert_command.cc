@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <optional>
 
 #include "tools/cli/commands.h"
 #include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/run_options.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/quantize.h"
 #include "train/weights/weights.h"
 
@@ -29,10 +27,9 @@ struct ConvertCommand {
 
   // The values, and the graph, if there is one.
   Model Load() const {
-    std::error_code none;
-    const bool folder = std::filesystem::is_directory(in, none);
     if (!model.empty()) {
-      if (folder || in.ends_with(".ckpt")) {
+      std::error_code none;
+      if (in.ends_with(".ckpt") || std::filesystem::is_directory(in, none)) {
         throw UsageError("--model: a checkpoint has a graph; it is for files that have none");
       }
       const ModelOptions options{.model = model, .weights = in, .map = map};
@@ -41,18 +38,12 @@ struct ConvertCommand {
       return loaded;
     }
     Model loaded;
-    if (folder) {
-      std::optional<Checkpoint> newest = CheckpointStore(in).LoadNewest();
-      if (!newest) Throw<DataError>("\"{}\" is a folder without a checkpoint", in);
-      loaded = std::move(newest->model);
-    } else if (in.ends_with(".ckpt")) {
-      loaded = LoadCheckpoint(in).model;
-    } else if (IsWeightsFile(in)) {
+    if (IsWeightsFile(in)) {
       Weights weights = LoadWeights(in);
       loaded.params = std::move(weights.tensors);
       loaded.metadata = std::move(weights.metadata);
     } else {
-      loaded = LoadModel(in);
+      loaded = LoadAnyModel(in);
     }
     if (map.empty()) return loaded;
     if (!IsWeightsFile(out))

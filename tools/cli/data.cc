@@ -100,8 +100,10 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
                                                             .time_first = BatchAxis(model) == 1,
                                                             .last_batch = LastBatchOf(options, training)});
   } catch (const DataError& e) {
-    Throw<DataError>("--data: \"{}\", the part to {}: {}", options.data, training ? "train on" : "test on",
-                     e.message());
+    const bool is_short = std::ssize(*text) <= (*sample)[0];
+    Throw<DataError>("--data: \"{}\", the part to {}: {}{}", options.data, training ? "train on" : "test on",
+                     e.message(),
+                     is_short ? "; --test-part says how large that is, \"gpt(context=16)\" takes shorter windows" : "");
   }
 }
 
@@ -159,7 +161,7 @@ bool TakesOneClass(const Model& model) {
   return shapes.arguments[static_cast<size_t>(label - names.begin())] == Shape{2};
 }
 
-// The head of a model from a file is as it is; by name it is made for the data.
+// The head of a model from a file is as it is, as is that of weights from a file; by name it is made for the data.
 void WarnOfMoreClasses(const Model& model, const Shape& sample, int64_t classes, const std::string& name) {
   if (classes == 0 || !TakesOneClass(model)) return;
   const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample.Insert(BatchAxis(model), 1)}});
@@ -280,7 +282,8 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   made.num_classes = opened.num_classes;
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
-  if (!model.IsByName()) {
+  const bool as_it_is = !model.IsByName() || (model.IsTuned() && model.StatedClasses() == 0);
+  if (as_it_is) {
     WarnOfMoreClasses(made.model, opened.samples->data()[0].shape, opened.num_classes, NamedModel(model));
   }
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
@@ -325,7 +328,6 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
   if (fresh) made.model = model.Load({}, made.num_classes);
   CheckInputs(made.model, /*labelled=*/true);
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
-  for (const int32_t character : *text.train) ++made.label_counts[character];
   made.train = std::make_unique<PrefetchIter>(
       PartOf(MakeWindows(text.train, options, made.model, NamedModel(model), /*training=*/true, seed), options));
   made.test = PartOf(MakeWindows(options.validation_part > 0 ? text.validation : text.test, options, made.model,
@@ -360,6 +362,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
   if (!GivesNumbers(made.model)) ForgetNamesOfNumbers(&made.model);
   model.CheckWeightsFit(made.model);
   CheckClasses(made.model, made.num_classes, model);
+  if (made.num_classes > 0) made.train = Counted(std::move(made.train), made.label_counts);
   return made;
 }
 

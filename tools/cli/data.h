@@ -53,13 +53,15 @@ std::unique_ptr<DataIter> PartOf(std::unique_ptr<DataIter> iter, const DataOptio
 // How many samples --skip-damaged has left out, each time that they came: of every epoch.
 int64_t SkippedBy(const DataIter& iter);
 
+using LabelCounts = std::map<double, int64_t>;  // how often a class was seen
+
 // What a model is trained on, and judged by after each epoch.
 struct TrainingData {
   Model model = {};  // that of the options, in the form that takes these data
   std::unique_ptr<DataIter> train = {};
-  std::unique_ptr<DataIter> test = {};          // the validation part, where there is one
-  std::map<double, int64_t> label_counts = {};  // of training
-  int64_t num_classes = 0;                      // that the data have; 0: their labels are none
+  std::unique_ptr<DataIter> test = {};  // the validation part, where there is one
+  std::shared_ptr<LabelCounts> label_counts = std::make_shared<LabelCounts>();  // of what was trained on so far
+  int64_t num_classes = 0;  // that the data have; 0: their labels are none
 };
 // All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a
 // model by name that is not for such data.

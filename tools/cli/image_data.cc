@@ -193,7 +193,6 @@ TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model
   SetSampleShape(&made.model, train.images.shape().Erase(0));
   NoteOtherPreprocessing(options.data, /*settings=*/nullptr, ParsePreprocessing(Preprocessing(made.model)), {});
   SetPreprocessing("", &made.model);
-  for (int64_t i = 0; i < train.labels.elements(); ++i) ++made.label_counts[train.labels.At(i)];
   const ArrayIterOptions shuffled{
       .batch_size = options.batch_size, .shuffle = true, .seed = seed, .last_batch = options.LastBatchKind()};
   made.train = std::make_unique<PrefetchIter>(

@@ -24,7 +24,16 @@ Shape ShapeOfData(const Model& model, std::span<const int64_t> shape, int64_t ba
   if (!sample) {
     throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
   }
-  return sample->Insert(0, batch_size);
+  return sample->Insert(BatchAxis(model), batch_size);
+}
+
+// Which of its axes the batch is; "": the first.
+std::string LayoutOfData(const Model& model, const Shape& shape) {
+  const auto axis = static_cast<size_t>(BatchAxis(model));
+  std::string layout(static_cast<size_t>(shape.rank()), '-');
+  if (axis == 0 || axis >= layout.size()) return "";
+  layout[axis] = 'N';
+  return layout;
 }
 
 std::string ListText(const std::vector<DataDesc>& inputs) {
@@ -46,7 +55,10 @@ std::vector<std::string> ListInputs(const Model& model) {
 }
 
 std::vector<DataDesc> DescribeInputs(const Model& model, std::span<const int64_t> shape, int64_t batch_size) {
-  if (HasData(model)) return {{.name = "data", .shape = ShapeOfData(model, shape, batch_size)}};
+  if (HasData(model)) {
+    const Shape whole = ShapeOfData(model, shape, batch_size);
+    return {{.name = "data", .shape = whole, .layout = LayoutOfData(model, whole)}};
+  }
   const std::vector<std::string> names = ListInputs(model);
   if (names.empty()) CheckArguments(model, /*labelled=*/false);
   const auto trained = TrainedInputs(model);

@@ -1,5 +1,7 @@
 #include "tools/cli/noted.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,21 +9,41 @@
 namespace bindery::cli {
 namespace {
 
-// Hands on what another gives, and notes what it was. `samples` knows their names; nullptr: nobody does.
-class NotingIter : public DataIter {
+// Hands on what another gives.
+class ForwardingIter : public DataIter {
+ public:
+  explicit ForwardingIter(std::unique_ptr<DataIter> source) : source_(std::move(source)) {}
+  std::vector<DataDesc> ProvideData() const override { return source_->ProvideData(); }
+  std::vector<DataDesc> ProvideLabel() const override { return source_->ProvideLabel(); }
+  int64_t batch_size() const override { return source_->batch_size(); }
+  int64_t samples() const override { return source_->samples(); }
+  BatchPtr Next() override { return source_->Next(); }
+  void Reset() override { source_->Reset(); }
+  int64_t epoch() const override { return source_->epoch(); }
+  double epoch_detail() const override { return source_->epoch_detail(); }
+  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
+  bool is_new_epoch() const override { return source_->is_new_epoch(); }
+  bool repeats() const override { return source_->repeats(); }
+  IterState SaveState() const override { return source_->SaveState(); }
+  void LoadState(const IterState& state) override { source_->LoadState(state); }
+  std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }
+
+ private:
+  const std::unique_ptr<DataIter> source_;
+};
+
+// Notes what it was. `samples` knows their names; nullptr: nobody does.
+class NotingIter : public ForwardingIter {
  public:
   NotingIter(std::unique_ptr<DataIter> source, bool labelled, SampleSourcePtr samples, int64_t labels,
              std::shared_ptr<SeenSamples> seen)
-      : source_(std::move(source)), labelled_(labelled), samples_(std::move(samples)), labels_(labels),
+      : ForwardingIter(std::move(source)), labelled_(labelled), samples_(std::move(samples)), labels_(labels),
         seen_(std::move(seen)) {}
-  std::vector<DataDesc> ProvideData() const override { return source_->ProvideData(); }
   std::vector<DataDesc> ProvideLabel() const override {
-    return labelled_ ? source_->ProvideLabel() : std::vector<DataDesc>();
+    return labelled_ ? ForwardingIter::ProvideLabel() : std::vector<DataDesc>();
   }
-  int64_t batch_size() const override { return source_->batch_size(); }
-  int64_t samples() const override { return source_->samples(); }
   BatchPtr Next() override {
-    BatchPtr batch = source_->Next();
+    BatchPtr batch = ForwardingIter::Next();
     for (int64_t i = 0; batch != nullptr && i < batch->samples; ++i) {
       ++seen_->count;
       for (int64_t k = 0; k < labels_ && !batch->label.empty(); ++k) {
@@ -35,20 +57,28 @@ class NotingIter : public DataIter {
     bare->label.clear();
     return bare;
   }
-  void Reset() override { source_->Reset(); }
-  int64_t epoch() const override { return source_->epoch(); }
-  double epoch_detail() const override { return source_->epoch_detail(); }
-  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
-  bool is_new_epoch() const override { return source_->is_new_epoch(); }
-  IterState SaveState() const override { return source_->SaveState(); }
-  void LoadState(const IterState& state) override { source_->LoadState(state); }
 
  private:
-  const std::unique_ptr<DataIter> source_;
   const bool labelled_;
   const SampleSourcePtr samples_;
   const int64_t labels_;  // of a sample
   const std::shared_ptr<SeenSamples> seen_;
+};
+
+// Counts how often each label was handed out: `labels` of a sample.
+class CountingIter : public ForwardingIter {
+ public:
+  CountingIter(std::unique_ptr<DataIter> source, int64_t labels, std::shared_ptr<LabelCounts> counts)
+      : ForwardingIter(std::move(source)), labels_(labels), counts_(std::move(counts)) {}
+  BatchPtr Next() override {
+    BatchPtr batch = ForwardingIter::Next();
+    for (int64_t i = 0; batch != nullptr && i < batch->samples * labels_; ++i) ++(*counts_)[batch->label[0].At(i)];
+    return batch;
+  }
+
+ private:
+  const int64_t labels_;
+  const std::shared_ptr<LabelCounts> counts_;
 };
 
 }  // namespace
@@ -57,6 +87,13 @@ TestData Noted(std::unique_ptr<DataIter> iter, bool labelled, SampleSourcePtr sa
   auto seen = std::make_shared<SeenSamples>();
   return {.iter = std::make_unique<NotingIter>(std::move(iter), labelled, std::move(samples), labels, seen),
           .seen = seen};
+}
+
+std::unique_ptr<DataIter> Counted(std::unique_ptr<DataIter> iter, std::shared_ptr<LabelCounts> counts) {
+  const DataDesc data = iter->ProvideData()[0], label = iter->ProvideLabel()[0];
+  if (label.shape.rank() != 1 && label.shape != data.shape) return iter;  // no class of a sample, or of its places
+  const int64_t labels = label.shape.Elements() / std::max(int64_t{1}, label.shape[label.BatchAxis()]);
+  return std::make_unique<CountingIter>(std::move(iter), labels, std::move(counts));
 }
 
 }  // namespace bindery::cli

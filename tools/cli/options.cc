@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/files.h"
 #include "base/names.h"
@@ -17,6 +19,7 @@
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
 #include "train/call_text.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/data/open.h"
 #include "train/weights/weights.h"
 #include "train/zoo.h"
@@ -36,8 +39,8 @@ bool IsFolder(const std::string& path) {
 
 // The values and metadata in a file, by the names that rules give them.
 Model LoadValues(const std::string& path, const std::string& map) {
-  if (!IsWeightsFile(path) && map.empty()) return LoadModel(path);
-  Weights weights = RenamedBy(map, IsWeightsFile(path) ? LoadWeights(path) : WeightsOf(LoadModel(path)));
+  if (!IsWeightsFile(path) && map.empty()) return LoadAnyModel(path);
+  Weights weights = RenamedBy(map, IsWeightsFile(path) ? LoadWeights(path) : WeightsOf(LoadAnyModel(path)));
   return {.params = std::move(weights.tensors), .metadata = std::move(weights.metadata)};
 }
 
@@ -55,6 +58,14 @@ void CheckWritable(const std::string& option, const std::string& folder) {
 }
 
 }  // namespace
+
+Model LoadAnyModel(const std::string& path) {
+  if (path.ends_with(".ckpt")) return LoadCheckpoint(path).model;
+  if (!IsFolder(path)) return LoadModel(path);
+  std::optional<Checkpoint> newest = CheckpointStore(path).LoadNewest();
+  if (!newest) Throw<DataError>("\"{}\" is a folder without a checkpoint", path);
+  return std::move(newest->model);
+}
 
 Weights RenamedBy(const std::string& map, Weights weights) {
   std::vector<std::string> rules;
@@ -75,10 +86,10 @@ void ModelOptions::AddTo(CLI::App* app) {
   app->add_option(
       "--model", model,
       fmt::format("a model by name ({}; settings may follow, \"gpt(layers=2, context=128)\") or a file (.pb, "
-                  ".prototxt, .onnx, or MXNet's -symbol.json)",
+                  ".prototxt, .onnx, MXNet's -symbol.json, a .ckpt or a folder of these)",
                   fmt::join(ModelNames(), ", ")));
   app->add_option("--weights", weights,
-                  "a file whose parameters are used: of a model, or .safetensors or .npz with --model");
+                  "a file whose parameters are used: as of --model, or .safetensors or .npz with --model");
   app->add_option("--map", map,
                   "how names in --weights become the model's: \"EXPRESSION=NAME; ...\", \"backbone\\.(.*)=\\1; "
                   "head.*=\"; no name leaves them out");
@@ -152,7 +163,7 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
     throw UsageError(
         fmt::format("--model: \"{}\" is neither a model by name nor a file{}", model, NameHint(model, ModelNames())));
   } else {
-    loaded = LoadModel(name);
+    loaded = LoadAnyModel(name);
     if (name.ends_with(".onnx") || name.ends_with(".json")) loaded = AsClassifier(std::move(loaded));
     if (loaded.symbol.empty())
       Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);

@@ -17,9 +17,12 @@
 
 namespace bindery::cli {
 
+// Of a model's file, of a checkpoint (.ckpt), or of the newest one in a folder. Throws what reading them does.
+Model LoadAnyModel(const std::string& path);
+
 struct ModelOptions {
-  std::string model;    // a name of the zoo or a file
-  std::string weights;  // a model file, or one of weights (train/weights)
+  std::string model;    // a name of the zoo, or what LoadAnyModel reads
+  std::string weights;  // what LoadAnyModel reads, or a file of weights (train/weights)
   std::string map;      // rules for the names in it, with ";" between
   double dropout = 0;
   bool sync_batch_norm = false;

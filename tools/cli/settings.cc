@@ -105,6 +105,9 @@ Sections Settings::Parse(const CLI::App& app, const std::string& path, std::stri
 
   Sections sections;
   std::string section;
+  if (constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf"; text.starts_with(kByteOrderMark)) {
+    text.remove_prefix(kByteOrderMark.size());
+  }
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
     const std::string_view line = Trim(text.substr(0, end));

@@ -84,8 +84,10 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
   const std::vector<DataDesc> inputs = DescribeInputs(made, shape, batch_size);
   CheckShapesKnown(inputs);
   const Shape& whole = inputs[0].shape;
-  // Sequences are of class numbers; the others of what images are like when they are normalised.
-  const bool of_classes = model.IsByName() && whole.rank() == 2 && ModelInputShape(model.Name()).rank() == 1;
+  // Sequences are of class numbers, so many; the others of what images are like when they are normalised.
+  const bool is_sequence = model.IsByName() && whole.rank() == 2 && ModelInputShape(model.Name()).rank() == 1;
+  const int64_t known_classes = VocabularySize(made);
+  const int64_t in_sequence = known_classes > 0 ? known_classes : is_sequence ? ModelClasses(model.Name()) : 0;
   PhiloxStream random(1, "time");
   const auto draw = [&](const Shape& drawn, int64_t classes) {
     auto values = std::make_shared<HostTensor>(DType::kFloat32, drawn);
@@ -98,12 +100,12 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
   std::vector<ArrayData> data;
   const std::set<std::string> whole_numbers = ListWholeNumbers(made.symbol);
   for (const DataDesc& input : inputs) {  // whole numbers are what any table has rows for
-    const int64_t classes = of_classes ? ModelClasses(model.Name()) : whole_numbers.contains(input.name) ? 2 : 0;
+    const int64_t classes = in_sequence > 0 ? in_sequence : whole_numbers.contains(input.name) ? 2 : 0;
     data.push_back({input.name, draw(input.shape, classes), input.layout});
   }
   const std::vector<std::string> arguments = made.symbol.ListArguments();
-  if (of_classes && std::ranges::find(arguments, "target") != arguments.end()) {  // what a decoder reads
-    data.push_back({"target", draw(whole, ModelClasses(model.Name()))});
+  if (is_sequence && std::ranges::find(arguments, "target") != arguments.end()) {  // what a decoder reads
+    data.push_back({"target", draw(whole, in_sequence), inputs[0].layout});
     known["target"] = whole;
   }
   std::vector<ArrayData> labels;
@@ -111,9 +113,10 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
   const std::set<std::string> names = ListLabels(made.symbol);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!names.contains(arguments[i]) || known.contains(arguments[i])) continue;
-    const Shape& scores = *shapes.outputs[0];
-    const int64_t classes = scores.rank() > shapes.arguments[i]->rank() ? scores[1] : 0;
-    labels.push_back({arguments[i], draw(*shapes.arguments[i], classes)});
+    const Shape &scores = *shapes.outputs[0], &label = *shapes.arguments[i];
+    // Along axis 1 or the last one, of sequences: what is below both is a class.
+    const int64_t classes = scores.rank() > label.rank() ? std::min(scores[1], scores[-1]) : 0;
+    labels.push_back({arguments[i], draw(label, classes), label == whole ? inputs[0].layout : ""});
   }
   if (labels.empty() && !predict) {
     Throw<ModelError>("the model has no loss with a label: time its prediction, with --predict");
@@ -271,13 +274,12 @@ int TimeCommand::Run() const {
   }
   for (const Timed& row : rows) all += row.median();
   if (recorded) WriteFileAtomically(trace, recorded->ToJson());
-  const Shape batch = data->ProvideData()[0].shape;
   if (json) {
     nlohmann::json calls = nlohmann::json::array();
     for (const Timed& row : rows) calls.push_back(CallToJson(row, all));
     PrintLine(nlohmann::json{{"model", model.Name()},
                              {"phase", predict ? "prediction" : "training"},
-                             {"batch", batch[0]},
+                             {"batch", data->batch_size()},
                              {"devices", device.devices},
                              {"threads", trainer.group()->threads_per_device()},
                              {"steps", steps},
@@ -286,8 +288,8 @@ int TimeCommand::Run() const {
                              {"calls", calls}});
     return kOk;
   }
-  fmt::print("{}, {} of {} on {}, {} threads each\n", model.Name(), predict ? "prediction" : "training steps", batch,
-             device.devices, trainer.group()->threads_per_device());
+  fmt::print("{}, {} of {} on {}, {} threads each\n", model.Name(), predict ? "prediction" : "training steps",
+             data->ProvideData()[0].shape, device.devices, trainer.group()->threads_per_device());
   fmt::print("a step takes {:.3f} ms (mean of {}), the calls of the first device {:.3f} ms (medians of {})\n", step,
              steps, Milliseconds(all), steps);
   PrintTables(rows, all, show);

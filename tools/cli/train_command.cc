@@ -148,7 +148,7 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
 
 // Says so if the model that was trained is no better than the best answer that does not look at the data: their labels'
 // shares, or the label that is the most frequent.
-void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, int64_t>& counts) {
+void WarnIfNothingWasLearned(const NamedValues& trained, const LabelCounts& counts) {
   double samples = 0, most = 0, entropy = 0;
   for (const auto& [label, count] : counts) samples += static_cast<double>(count);
   for (const auto& [label, count] : counts) {
@@ -318,7 +318,7 @@ int TrainCommand::Train() {
   if (!save.empty()) trainer.Save(save);
   CheckValues("train", result.train);
   CheckValues(data.JudgedOn(), result.validation);
-  if (!result.stopped) WarnIfNothingWasLearned(result.train, made.label_counts);
+  if (!result.stopped) WarnIfNothingWasLearned(result.train, *made.label_counts);
   if (json) {
     nlohmann::json line = {{"event", "end"},
                            {"stopped", result.stopped},

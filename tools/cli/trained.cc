@@ -295,7 +295,8 @@ void CheckValues(const char* set, const NamedValues& values) {
 }
 
 void CheckpointOptions::AddTo(CLI::App* app) {
-  app->add_option("--checkpoints", folder, "folder whose checkpoint is used, unless --weights is given")
+  app->add_option("--checkpoints", folder,
+                  "folder whose checkpoint is used, unless --weights, or a --model with values, is given")
       ->capture_default_str();
   app->add_option("--which", which, "newest, or best: of the best epoch, which train --keep-best keeps")
       ->capture_default_str();

@@ -85,14 +85,15 @@ shared() { # shared FILE NAME lower|upper INPUT...
 shared "$out/libbindery_predict.so" libbindery_predict lower -Wl,--whole-archive "${lower[@]}" -Wl,--no-whole-archive \
   -ldnnl -lfmt -lprotobuf -lxxhash -ldl -lpthread
 
-# What needs the library below finds it where it lies: beside it, or in ../lib. In system/ are the same without a path,
-# for folders that the loader knows.
+# What needs the library below finds it where it lies: beside it, or in ../lib, ../lib64 or ../lib/MULTIARCH. In system/
+# are the same without a path, for folders that the loader knows.
 upper() { # upper FOLDER LIBRARY'S-FLAG PROGRAM'S-FLAG
   shared "$1/libbindery.so" libbindery upper "$2" -Wl,--whole-archive "${upper[@]}" -Wl,--no-whole-archive \
     "$out/libbindery_predict.so" -lfmt -lpng -lprotobuf -lturbojpeg -lxxhash -lz -ldl -lpthread
   g++ -o "$1/bindery" "$3" "${program[@]}" "$1/libbindery.so" "$out/libbindery_predict.so" "${flags[@]}" \
     -lspdlog -lfmt -lprotobuf -ldl -lpthread
 }
-upper "$out" "-Wl,-rpath,\$ORIGIN" "-Wl,-rpath,\$ORIGIN/../lib:\$ORIGIN/../lib/$(g++ -print-multiarch)"
+upper "$out" "-Wl,-rpath,\$ORIGIN" \
+  "-Wl,-rpath,\$ORIGIN/../lib:\$ORIGIN/../lib64:\$ORIGIN/../lib/$(g++ -print-multiarch)"
 mkdir -p "$out/system"
 upper "$out/system" -Wl,--build-id -Wl,--build-id

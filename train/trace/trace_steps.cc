@@ -47,6 +47,18 @@ struct State {
     begin = Trace::Now();
   }
 
+  // Of a run that ends before its last step that is recorded, or the first.
+  void End(bool failed) {
+    if (done) return;
+    if (moments <= options.skip && options.skip > 0 && !failed) {
+      LogLine(LogLevel::kWarning,
+              fmt::format("the trace has no steps: the run had {}, and the first {} are not recorded", moments,
+                          options.skip));
+      if (moments < options.skip) Start();
+    }
+    Finish(!failed);
+  }
+
   void Finish(bool again) {
     done = true;
     if (again && options.group && options.trace->recording()) {
@@ -79,10 +91,7 @@ Extension TraceSteps(TraceStepsOptions options) {
           .trigger = Always(),
           .run = [state](Loop& loop) { state->Look(loop, loop.now().iteration); },
           .begin = [state](Loop&) { state->Begin(); },
-          .end =
-              [state](Loop& loop) {
-                if (!state->done) state->Finish(!loop.failed());
-              }};
+          .end = [state](Loop& loop) { state->End(loop.failed()); }};
 }
 
 }  // namespace bindery

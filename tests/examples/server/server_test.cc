@@ -20,6 +20,7 @@
 #include "executor/predictor.h"
 #include "symbol/ops.h"
 #include "tests/examples/server/running.h"
+#include "tests/message_of.h"
 
 namespace bindery::server {
 namespace {
@@ -279,6 +280,10 @@ TEST(Server, MetricsCountWhatHappened) {
 TEST(Server, ModelsItCannotServeAreErrors) {
   const auto describe = [](const Symbol& symbol) { Describe({.symbol = symbol}, {}); };
   EXPECT_THROW(describe(Square(Variable("x"))), ModelError);  // of what shape?
+  const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 2}});
+  EXPECT_EQ(MessageOf<ModelError>([&] { describe(FullyConnected(data, {.num_hidden = 3}, "fc")); }),
+            "ModelError: \"fc_weight\" has no value in the model, nor does that say the shape of a sample: if it is a "
+            "parameter, give --weights; an input, its shape, as --input fc_weight:1,28,28");
   EXPECT_THROW(describe(Sum(Variable("x", {.shape = Shape{kUnknownDim, 2}}))), ModelError);
   EXPECT_THROW(describe(Square(Variable("x", {.shape = Shape{5, kUnknownDim, 2}, .layout = "TNC"}))), ModelError);
   EXPECT_EQ(Describe({.symbol = Square(Variable("x"))}, {{"x", Shape{4}}}).outputs[0].sample, Shape{4});

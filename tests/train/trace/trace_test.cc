@@ -7,8 +7,11 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/files.h"
+#include "base/log.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
@@ -111,6 +114,20 @@ TEST(TraceTest, ARunThatEndsBeforeLeavesWhatThereIs) {
   const auto slices = CheckTrace(ReadFile(PathOf("folder/short.json")));
   EXPECT_EQ(std::ranges::count(slices, "step", [](const auto& s) { return s.at("cat").template get<std::string>(); }),
             3);
+  // Shorter than what is skipped: the calls of operators alone, and a warning.
+  std::vector<std::string> log;
+  SetLogCallback([&](LogLevel, const std::string& line) { log.push_back(line); });
+  Trainer another(Net(), Options(MakeTraceEngine(MakeThreadedEngine(), trace)));
+  ArrayIter again = Data();
+  another.Fit(
+      again,
+      {.epochs = 1,
+       .extensions = {TraceSteps(
+           {.path = PathOf("shorter.json"), .trace = trace, .group = [&] { return another.group(); }, .skip = 4})}});
+  SetLogCallback(nullptr);
+  EXPECT_EQ(std::ranges::count(log, "the trace has no steps: the run had 3, and the first 4 are not recorded"), 1);
+  const auto calls = CheckTrace(ReadFile(PathOf("shorter.json")));
+  EXPECT_TRUE(std::ranges::any_of(calls, [](const auto& slice) { return slice.at("cat") == "operator"; }));
   EXPECT_NE(MessageOf<DataError>([&] {
               trainer.Fit(data, {.epochs = 2, .extensions = {steps("/proc/none/trace.json")}});
             }).find("/proc/none"),
