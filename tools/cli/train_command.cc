@@ -20,6 +20,7 @@
 #include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/going_back.h"
+#include "tools/cli/heads.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/rate.h"
@@ -241,6 +242,7 @@ int TrainCommand::Run() {
   CheckOutputs();
   options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
+  if (label_smoothing) SmoothLabels(*label_smoothing, &made.model, NamedModel(model));
   if (!metrics) options.metrics = DefaultMetrics(made.model.symbol);
   const std::string judged = Judged(options);
   options.info = ToInfo(TextsOf(*app, *this, options));

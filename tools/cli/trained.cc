@@ -54,7 +54,15 @@ const SoftmaxOutputAttrs* SoftmaxOf(const Node& head) {
   return is_softmax ? &head.attrs().get<SoftmaxOutputAttrs>() : nullptr;
 }
 
-// How many classes, or numbers, the model's only output has; 0 if that does not tell.
+}  // namespace
+
+std::optional<Shape> SampleShape(const Model& model) {
+  const NodePtr data = FindData(model);
+  if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
+  const Shape sample = data->declared_shape->Erase(BatchAxis(model));
+  return sample.IsKnown() ? std::optional(sample) : std::nullopt;
+}
+
 int64_t AnswersOf(const Model& model) {
   const auto sample = SampleShape(model);
   if (!sample || model.symbol.size() != 1) return 0;
@@ -65,15 +73,6 @@ int64_t AnswersOf(const Model& model) {
   if (softmax == nullptr) return shape->rank() == 2 ? (*shape)[1] : 0;
   if (softmax->multi_output) return (*shape)[1];
   return softmax->preserve_shape ? (*shape)[-1] : shape->CountFrom(1);
-}
-
-}  // namespace
-
-std::optional<Shape> SampleShape(const Model& model) {
-  const NodePtr data = FindData(model);
-  if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
-  const Shape sample = data->declared_shape->Erase(BatchAxis(model));
-  return sample.IsKnown() ? std::optional(sample) : std::nullopt;
 }
 
 std::optional<Shape> LikelySample(const Model& model) {
