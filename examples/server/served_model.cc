@@ -82,6 +82,7 @@ Model LoadWithWeights(const std::string& path, const std::string& weights) {
   model.params = std::move(values.params);
   model.aux = std::move(values.aux);
   SetPreprocessing(Preprocessing(values), &model);  // of what the values were trained on
+  ScaleLabelsAsKept(&model);
   // What only the network of the weights has would be refused when it is bound.
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   std::erase_if(model.params, [&](const auto& item) {

@@ -4,12 +4,26 @@
 
 #include <optional>
 
+#include "base/error.h"
 #include "symbol/infer.h"
 #include "symbol/ops/loss.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
+#include "train/data/open.h"
+#include "train/label_scaling.h"
 
 namespace bindery::cli {
+
+void ScaleLabelsOf(Model* model, const std::string& name) {
+  if (ScalingOfLabels(*model).scale != ColumnScale::kNone && !GivesNumbers(*model)) {
+    throw UsageError(fmt::format("--data: label_scale is for numbers, but {} gives classes", name));
+  }
+  try {
+    ScaleLabelsAsKept(model);
+  } catch (const ModelError& e) {
+    Throw<ModelError>("{}: {}", name, e.message());
+  }
+}
 
 void SmoothLabels(double part, Model* model, const std::string& name) {
   const Node& head = *model->symbol.entries()[0].node;

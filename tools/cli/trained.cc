@@ -18,6 +18,7 @@
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/text.h"
 #include "train/finite.h"
+#include "train/label_scaling.h"
 
 namespace bindery::cli {
 namespace {
@@ -326,8 +327,10 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
     // A model by name is that of the samples it was trained on, with as many classes.
     if (!options.model.empty() && options.IsByName())
       trained = options.Load(SampleShape(taken->model).value_or(Shape()), AnswersOf(taken->model));
-    if (!trained.symbol.empty()) taken->model.symbol = trained.symbol;
+    const bool has_graph = !trained.symbol.empty();
+    if (has_graph) taken->model.symbol = trained.symbol;
     trained = std::move(taken->model);
+    if (has_graph) ScaleLabelsAsKept(&trained);
     loaded.info = std::move(taken->info);
   }
   options.CheckWeightsFit(trained);

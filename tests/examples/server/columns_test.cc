@@ -92,6 +92,25 @@ TEST(ServedColumns, WordsAreCategories) {
             "ModelError: the model's preprocessing has categories that its samples of (1, 3) do not have room for");
 }
 
+// The network of one model with the values of another, whose labels had another unit.
+TEST(ServedColumns, LabelsAreInTheUnitOfTheWeights) {
+  const auto save = [](const char* name, const std::string& mean, const std::string& deviation) {
+    const Symbol x = FullyConnected(Variable("data", {.shape = Shape{kUnknownDim, 1}}), {.num_hidden = 1}, "fc");
+    Model model{.symbol = LinearRegressionOutput(x, Variable("softmax_label"), {}, "out"),
+                .params = {{"fc_weight", HostTensor::From({1, 1}, {1})}, {"fc_bias", HostTensor::From({1}, {0})}}};
+    SetPreprocessing("label_mean=" + mean + "&label_scale=standard&label_std=" + deviation, &model);
+    ScaleLabelsAsKept(&model);
+    SaveModel(model, testing::TempDir() + "/" + name);
+    return testing::TempDir() + "/" + name;
+  };
+  const std::string first = save("first.pb", "100", "10"), second = save("second.pb", "-5", "2");
+  for (const auto& [weights, expected] : {std::pair(std::string(), 120), {second, -1}}) {
+    const ServedModel served = Describe(LoadWithWeights(first, weights), {});
+    const Predictor predictor(served.model, {.inputs = served.Describe(1)});
+    EXPECT_EQ(predictor.Predict({{"data", HostTensor::From({1, 1}, {2})}})[0].At(0), expected) << weights;
+  }
+}
+
 // A sample may lack the leading extents of 1 that the model gives it.
 TEST(ServedColumns, RowsComeAsTheyAreInTheFile) {
   const ServedModel served = Describe(Squares(""), {});
