@@ -57,6 +57,7 @@
 #include "train/extensions/snapshots.h"
 #include "train/generate.h"
 #include "train/initializer.h"
+#include "train/label_scaling.h"
 #include "train/loop/bucketed_model.h"
 #include "train/loop/loop.h"
 #include "train/loop/model_learner.h"

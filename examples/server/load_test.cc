@@ -52,7 +52,7 @@ std::vector<Request> MakeRequests(const ServedModel& model, int64_t samples) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(0, 1);
   for (Request& request : requests) {
-    HostTensor input(DType::kFloat32, model.inputs[0].sample.Insert(0, samples));
+    HostTensor input(DType::kFloat32, model.Asked(model.inputs[0]).sample.Insert(0, samples));
     for (float& number : input.data<float>()) number = IsFloat(model.inputs[0].dtype) ? uniform(random) : 0;
     request.body = OctetsOf({input});
     const HostTensorMap asked = model.Prepare({{model.inputs[0].name, input.Cast(model.inputs[0].dtype)}});

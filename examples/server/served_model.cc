@@ -52,15 +52,25 @@ std::vector<DataDesc> ServedModel::Describe(int64_t batch) const {
 ValueSpec ServedModel::Asked(const ValueSpec& input) const {
   ValueSpec asked = input;
   if (IsOfTable()) asked.dtype = DType::kFloat64;
+  const int axis = asked.sample.rank() - 1;
+  if (!categories.empty()) asked.sample.Set(axis, asked.sample[axis] - ColumnsWith(categories, 0));
   return asked;
+}
+
+const ColumnCategories* ServedModel::CategoriesOf(int64_t element) const {
+  if (categories.empty()) return nullptr;
+  const int64_t place = element % Asked(inputs[0]).sample.Elements();
+  const auto found = std::ranges::find(categories, place, &ColumnCategories::place);
+  return found == categories.end() ? nullptr : &*found;
 }
 
 HostTensorMap ServedModel::Prepare(HostTensorMap asked) const {
   if (!IsOfTable()) return asked;
   HostTensor& input = asked.at(inputs[0].name);
-  const Shape shape = input.shape();
-  const HostTensor rows = input.Reshape({shape[0], inputs[0].sample.Elements()});
-  input = ScaleColumns(columns, rows, missing).Reshape(shape).Cast(inputs[0].dtype);
+  const int64_t samples = input.shape()[0];
+  HostTensor rows = input.Reshape({samples, Asked(inputs[0]).sample.Elements()});
+  if (!categories.empty()) rows = ExpandCategories(categories, rows);
+  input = ScaleColumns(columns, rows, missing).Reshape(inputs[0].sample.Insert(0, samples)).Cast(inputs[0].dtype);
   return asked;
 }
 
@@ -74,6 +84,7 @@ Model LoadWithWeights(const std::string& path, const std::string& weights) {
   model.params = std::move(values.params);
   model.aux = std::move(values.aux);
   SetPreprocessing(Preprocessing(values), &model);  // of what the values were trained on
+  ScaleLabelsAsKept(&model);
   // What only the network of the weights has would be refused when it is bound.
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   std::erase_if(model.params, [&](const auto& item) {
@@ -106,6 +117,15 @@ ServedModel Describe(Model model, const std::map<std::string, Shape>& sample_sha
     if (!two.contains(name)) Throw<ModelError>("--input {}: the model has no such input", name);
   }
   if (served.inputs.empty()) throw ModelError("the model has no inputs");
+  served.categories = CategoriesOfColumns(model);
+  if (!served.categories.empty()) {
+    const Shape& sample = served.inputs[0].sample;
+    const int64_t features = served.SampleElements() - ColumnsWith(served.categories, 0);
+    if (served.inputs.size() > 1 || sample.rank() < 1 || sample[-1] != sample.Elements() ||
+        served.categories.back().place >= features) {
+      Throw<ModelError>("the model's preprocessing has categories that its samples of {} do not have room for", sample);
+    }
+  }
   served.columns = ScalingOfColumns(model);
   if (served.columns.IsMeasured() &&
       (served.inputs.size() > 1 || served.SampleElements() != std::ssize(served.columns.first))) {

@@ -19,14 +19,18 @@ struct ValueSpec {
 struct ServedModel {
   Model model;
   std::vector<ValueSpec> inputs, outputs;
-  // Of a model of tables, which is asked about rows as they are in a file: how they are scaled, and what then takes the
-  // place of what is missing, a NaN.
+  // Of a model of tables, which is asked about rows as they are in a file: which features are words, and become
+  // columns; how they are scaled, and what then takes the place of what is missing, a NaN.
+  std::vector<ColumnCategories> categories = {};
   ColumnScaling columns = {};
   std::optional<float> missing = {};
 
-  bool IsOfTable() const { return columns.scale != ColumnScale::kNone || missing; }
-  // What is to be asked for an input: float64 of a table, as it is rounded once it is scaled.
+  bool IsOfTable() const { return columns.scale != ColumnScale::kNone || missing || !categories.empty(); }
+  // What is to be asked for an input: float64 of a table, as it is rounded once it is scaled, and of words their
+  // numbers among the categories.
   ValueSpec Asked(const ValueSpec& input) const;
+  // Those of an element of what is asked; nullptr: it is a number.
+  const ColumnCategories* CategoriesOf(int64_t element) const;
   int64_t SampleElements() const;  // of all inputs together
   std::vector<DataDesc> Describe(int64_t batch) const;
   // What was asked as the model takes it. Throws DataError for numbers that cannot be scaled.

@@ -62,13 +62,21 @@ void CheckNumber(const ValueSpec& input, double number, int64_t index) {
 
 class Filler {
  public:
-  Filler(const ValueSpec& input, bool may_lack, HostTensor* tensor)
-      : input_(input), may_lack_(may_lack), tensor_(tensor) {}
+  Filler(const ServedModel& model, const ValueSpec& input, HostTensor* tensor)
+      : model_(model), input_(input), tensor_(tensor) {}
 
   // `value` is the part of the tensor that begins at axis `axis`.
   void Fill(const Json& value, const Shape& shape, int axis) {
     if (axis == shape.rank()) {
-      if (value.is_null() && may_lack_) {
+      if (const ColumnCategories* const categories = model_.CategoriesOf(next_)) {
+        if (!value.is_string() && !value.is_number()) {
+          Throw<DataError>("input \"{}\", element {}: expected a category, got {}", input_.name, next_,
+                           value.type_name());
+        }
+        tensor_->Set(next_++, categories->NumberOf(value.is_string() ? value.get<std::string>() : value.dump()));
+        return;
+      }
+      if (value.is_null() && model_.missing) {
         tensor_->Set(next_++, std::numeric_limits<double>::quiet_NaN());
         return;
       }
@@ -102,8 +110,8 @@ class Filler {
   }
 
  private:
+  const ServedModel& model_;  // of one with `missing`, null is NaN
   const ValueSpec& input_;
-  const bool may_lack_;  // null is NaN
   HostTensor* tensor_;
   int64_t next_ = 0;
 };
@@ -134,7 +142,7 @@ HostTensor TensorOf(const ServedModel& model, const ValueSpec& of, const Json& v
   const int64_t samples = one ? 1 : shape[0];
   CheckSamples(input, samples, max_batch);
   HostTensor tensor(input.dtype, input.sample.Insert(0, samples));
-  Filler(input, model.missing.has_value(), &tensor).Fill(value, shape, 0);
+  Filler(model, input, &tensor).Fill(value, shape, 0);
   return tensor;
 }
 
@@ -254,8 +262,15 @@ std::string OctetsOf(const std::vector<HostTensor>& outputs) {
 }
 
 std::string JsonOfModel(const ServedModel& model, int64_t max_batch) {
-  return Json{{"inputs", Described(model.inputs)}, {"outputs", Described(model.outputs)}, {"max_batch", max_batch}}
-      .dump();
+  std::vector<ValueSpec> asked = model.inputs;
+  for (ValueSpec& input : asked) input.sample = model.Asked(input).sample;
+  Json inputs = Described(asked);
+  for (const ColumnCategories& one : model.categories) {
+    inputs[0]["categories"][std::to_string(one.place)] = one.values;
+  }
+  // Names of categories are as their file has them, perhaps no UTF-8.
+  return Json{{"inputs", std::move(inputs)}, {"outputs", Described(model.outputs)}, {"max_batch", max_batch}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string JsonOfError(const std::string& message) {

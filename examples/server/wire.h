@@ -3,6 +3,8 @@
 // JSON in:  {"inputs": {"data": [[...], ...], ...}}, or {"data": ...} for a model with one input, whatever its name.
 //           Axis 0 counts samples; one sample may come without that axis, and any without leading extents of 1: a
 //           row as it is in its file, (4), of a model that takes (1, 1, 4).
+//           A feature that was trained as categories is a word; one that is unknown is none of them. In octets it is
+//           the number that GET / lists it by, from 0; -1: none of them.
 //           null, in octets NaN, is a value that is missing, of models that were trained with missing=NUMBER.
 // JSON out: {"outputs": {"softmax_output": [[...], ...]}}. A number that is not finite is null.
 // Octets in and out: float32, little endian, C order, whole samples one after the other; in only for models with one

@@ -19,6 +19,10 @@ enum class HeadKind {
 };
 HeadKind HeadKindOf(const Node& head);
 
+// Of a head of numbers: where these and their labels are measured in a unit, by which power of it the gradient grows.
+// Nothing: of others.
+std::optional<int> DegreeOfGradient(const Node& head);
+
 // What y is the sigmoid of: a LogisticRegressionOutput is trained by that. Nothing: it is none.
 std::optional<Entry> SigmoidOf(const Entry& y);
 

@@ -149,6 +149,11 @@ HeadKind HeadKindOf(const Node& head) {
   return std::ranges::count(InputNames(head), "label") > 0 ? HeadKind::kClasses : HeadKind::kLoss;
 }
 
+std::optional<int> DegreeOfGradient(const Node& head) {
+  if (HeadKindOf(head) != HeadKind::kNumbers) return std::nullopt;
+  return &head.op() == &LinearRegressionOutputOp() ? 1 : 0;  // the difference; its sign
+}
+
 std::optional<Entry> SigmoidOf(const Entry& y) {
   const Node& node = *y.node;
   if (node.is_variable() || &node.op() != &ActivationOp()) return std::nullopt;

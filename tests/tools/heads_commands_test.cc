@@ -1,5 +1,8 @@
 // What `bindery test` and `predict` say of models whose head is no softmax over several classes.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "symbol/model.h"
@@ -71,6 +74,62 @@ TEST_F(HeadsCommandsTest, ASigmoid) {
   const json again =
       json::parse(Succeeds(Words{"test", "--model", "above.onnx", "--confusion", "--json"} + on_all).out);
   EXPECT_EQ(again.at("confusion"), confusion);
+}
+
+// As the loss of that name, which is PyTorch's; what is measured is of the labels as they are.
+TEST_F(HeadsCommandsTest, LabelsThatAreSmoothed) {
+  const Symbol label = Variable("softmax_label");
+  const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 2}});
+  std::string rows = "x,y,kind\n";
+  for (int i = 0; i < 60; ++i) rows += fmt::format("{},{},{}\n", i * 7 % 20 / 20.0, i * 3 % 20 / 20.0, "abc"[i % 3]);
+  Write("kinds.csv", rows);
+  const Symbol scores = FullyConnected(data, {.num_hidden = 3}, "fc");
+  const auto train = [&](const std::string& name, const Symbol& symbol, const Words& more) {
+    SaveModel({.symbol = symbol}, PathOf(name + ".pb"));
+    Succeeds(Words{"train", "--model", name + ".pb", "--data", "csv:kinds.csv", "--epochs", "5", "--batch-size", "16",
+                   "--quiet", "--threads", "1", "--save", name + "-done.pb", "--checkpoints", name} +
+             more);
+    return LoadModel(PathOf(name + "-done.pb"));
+  };
+  const auto weights = [](const Model& model) { return model.params.at("fc_weight"); };
+  const Symbol softmax = SoftmaxOutput(scores, label, {}, "softmax");
+  for (const char* part : {"0.3", "1"}) {
+    const Symbol loss = SoftmaxCrossEntropy(scores, label, {.label_smoothing = std::stod(part)});
+    const Model expected = train(std::string("own") + part, MakeLoss(loss, {}, "own"), {"--metrics", "loss"});
+    const Model smoothed = train(std::string("smooth") + part, softmax, {"--label-smoothing", part});
+    EXPECT_LT(MaxAbsDiff(weights(smoothed), weights(expected)), 1e-5) << part;
+  }
+  const Model plain = train("plain", softmax, {"--label-smoothing", "0"});
+  EXPECT_GT(MaxAbsDiff(weights(plain), weights(LoadModel(PathOf("smooth0.3-done.pb")))), 1e-2);
+  // Of the labels.
+  const Words all = {"--checkpoints", "smooth0.3", "--test-part", "1"};
+  Succeeds(Words{"predict", "--output", "scores.npy"} + all);
+  const HostTensor probabilities = ReadNpy(PathOf("scores.npy"));
+  double sum = 0;
+  for (int i = 0; i < 60; ++i) sum -= std::log(probabilities.At(3 * i + i % 3));
+  EXPECT_NEAR(json::parse(Succeeds(Words{"test", "--json"} + all).out).at("cross-entropy").get<double>(), sum / 60,
+              1e-5);
+  // It stays so in the run and in the file, until another is said.
+  Succeeds({"train", "--resume", "--checkpoints", "smooth0.3", "--epochs", "6", "--quiet"});
+  Fails(5, "another graph",
+        {"train", "--resume", "--checkpoints", "smooth0.3", "--epochs", "7", "--label-smoothing", "0"});
+  const auto kept = [&](const Words& more) {
+    Succeeds(Words{"train", "--model", "smooth0.3-done.pb", "--data", "csv:kinds.csv", "--epochs", "1", "--quiet",
+                   "--checkpoints=", "--save", "tuned.pb"} +
+             more);
+    return LoadModel(PathOf("tuned.pb")).symbol.entries()[0].node->attrs().get<SoftmaxOutputAttrs>().smooth_alpha;
+  };
+  EXPECT_NEAR(kept({}), 0.3 * 2 / 3, 1e-12);
+  EXPECT_EQ(kept({"--label-smoothing", "0"}), 0);
+  Write("text.txt", std::string(100, 'a') + std::string(100, 'b'));
+  Succeeds({"train", "--model", "lstm(layers=1, width=8, context=4)", "--data", "text:text.txt", "--label-smoothing",
+            "0.1", "--epochs", "1", "--checkpoints=", "--quiet"});
+  const std::string no_softmax = "--label-smoothing is for models whose only head is a softmax over classes";
+  const Words smooth = {"--label-smoothing", "0.1", "--checkpoints="};
+  Fails(2, no_softmax, Words{"train", "--model", "own1.pb", "--data", "csv:kinds.csv", "--metrics", "loss"} + smooth);
+  Fails(2, no_softmax,
+        Words{"train", "--model", "mlp(head=regression)", "--data", "csv:kinds.csv?label=x&leave_out=kind"} + smooth);
+  Fails(2, "--label-smoothing: expected a number from 0 to 1, got \"1.5\"", {"train", "--label-smoothing", "1.5"});
 }
 
 // One column of a model from elsewhere that ends in no sigmoid is a number.

@@ -1,4 +1,6 @@
 // Numbers learned from a table by the command line: a model by name with a head of regression.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -95,6 +97,76 @@ TEST_F(RegressionCommandsTest, SeveralNumbers) {
   EXPECT_NE(Succeeds({"predict", "--quiet"}).out.find("value"), std::string::npos);
   // And its run goes on.
   Succeeds({"train", "--resume", "--epochs", "42"});
+}
+
+// Numbers far from 1 are learned as they are about 1, and everybody hears of them as they are.
+TEST_F(RegressionCommandsTest, LabelsThatAreScaled) {
+  std::string rows = "x,y,price,tax\n", near = rows;
+  for (int i = 0; i < 144; ++i) {
+    const double x = i % 12 / 12.0, y = i / 12 / 12.0;
+    const std::string point = std::to_string(x) + "," + std::to_string(y) + ",";
+    rows += point + fmt::format("{},{}\n", 300000 + 80000 * (2 * x - y), 0.002 * (x + y));
+    near += point + fmt::format("{},{}\n", 2 * x - y, x + y);
+  }
+  Write("far.csv", rows);
+  Write("near.csv", near);
+  const std::string model = "mlp(head=regression)", two = "mlp(head=regression, outputs=2)";
+  const std::string data = "csv:far.csv?label=price,tax&label_scale=standard";
+  const Outcome trained = Succeeds(Train(two, data, {"--json", "--save", "far.pb", "--best", "far.onnx"}));
+  Succeeds(Train(two, "csv:near.csv?label=price,tax&label_scale=standard", {"--checkpoints", "near"}));
+  const auto predict = [&](const Words& more) {
+    return json::parse(Succeeds(Words{"predict", "--json", "--show", "200", "--test-part", "1"} + more).out);
+  };
+  // In the prices' own unit, as if they had been small; validated, tested and predicted.
+  const json far = predict({}), small = predict({"--checkpoints", "near"});
+  double squares = 0;
+  for (size_t i = 0; i < far.size(); ++i) {
+    const json &values = far[i].at("values"), &labels = far[i].at("labels"), &others = small[i].at("values");
+    EXPECT_NEAR(NumberIn(values, "price"), 300000 + 80000 * NumberIn(others, "price"), 80) << i;
+    EXPECT_NEAR(NumberIn(values, "tax"), 0.002 * NumberIn(others, "tax"), 2e-6) << i;
+    EXPECT_NEAR(NumberIn(values, "price"), NumberIn(labels, "price"), 30000) << i;
+    squares += std::pow(NumberIn(values, "price") - NumberIn(labels, "price"), 2) +
+               std::pow(NumberIn(values, "tax") - NumberIn(labels, "tax"), 2);
+  }
+  const json tested = json::parse(Succeeds({"test", "--json", "--test-part", "1"}).out);
+  EXPECT_NEAR(NumberIn(tested, "rmse"), std::sqrt(squares / 288), 1e-3 * NumberIn(tested, "rmse"));
+  const json part = json::parse(Succeeds({"test", "--json"}).out);
+  const std::string last = trained.out.substr(trained.out.rfind("{\"checkpoint\""));
+  EXPECT_NEAR(NumberIn(json::parse(last).at("test"), "rmse"), NumberIn(part, "rmse"), 1e-3 * NumberIn(part, "rmse"));
+  // Wherever the graph and the values come from.
+  Succeeds({"convert", "far.pb", "far.safetensors"});
+  for (const Words& words : {Words{"--model", "far.pb"},
+                             {"--model", two},
+                             {"--model", "near.pb", "--weights", "far.pb"},
+                             {"--model", "near.pb", "--weights", "far.safetensors"}}) {
+    if (words[1] == "near.pb") Succeeds({"convert", "near/" + Files("near").back(), "near.pb"});
+    EXPECT_EQ(predict(words + Words{"--data", "csv:far.csv"}), far) << words[1];
+  }
+  const json of_onnx = predict({"--model", "far.onnx", "--data", "csv:far.csv"});
+  EXPECT_NEAR(NumberIn(of_onnx.at(5).at("values"), "price"), NumberIn(far.at(5).at("labels"), "price"), 60000);
+  const std::string kept = Succeeds({"inspect", "--model", "far.pb"}).out;
+  EXPECT_NE(kept.find("  label       price,tax\n  label_mean  "), std::string::npos) << kept;
+  // A run goes on; a model that is tuned has its numbers, or those of its own rows, or none.
+  Succeeds({"train", "--resume", "--epochs", "42", "--quiet"});
+  const auto tuned = [&](const std::string& settings, const std::string& from = "far.pb") {
+    Words tune = Train(from, "csv:near.csv?label=price,tax" + settings, {"--checkpoints=", "--save", "t.pb"});
+    tune[8] = "1";
+    Succeeds(tune + Words{"--quiet", "--optimizer", "sgd(lr=1e-4)"});
+    return LoadModel(PathOf("t.pb")).metadata.at("bindery.preprocessing");
+  };
+  EXPECT_NE(tuned("").find("label_mean=3"), std::string::npos);
+  const std::string graph = LoadModel(PathOf("t.pb")).symbol.DebugString();
+  EXPECT_EQ(graph, LoadModel(PathOf("far.pb")).symbol.DebugString());
+  EXPECT_NE(tuned("", "far.onnx").find("label_mean=3"), std::string::npos);
+  EXPECT_NE(LoadModel(PathOf("t.pb")).symbol.DebugString().find("BlockGrad"), std::string::npos);
+  EXPECT_NE(tuned("&measure=1").find("label_mean=0.4"), std::string::npos);
+  EXPECT_EQ(tuned("&label_scale=none").find("label_mean"), std::string::npos);
+  Fails(4, "\"label_scale\" has numbers for 2 labels, but a sample has 1; measure=1 takes numbers of these",
+        Train("mlp(head=regression)", "csv:near.csv?label=price", {"--weights", "far.pb", "--checkpoints="}));
+  Fails(4, "\"label_scale\": expected standard, range or none, got \"log\"",
+        Train(model, "csv:far.csv?label=price&label_scale=log"));
+  Fails(4, "\"label_scale\" is for labels that are numbers (label_kind=numbers)",
+        Train("mlp", "csv:near.csv?label=price&label_scale=range"));
 }
 
 TEST_F(RegressionCommandsTest, ColumnsOfOneName) {

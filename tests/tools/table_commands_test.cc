@@ -191,7 +191,7 @@ TEST_F(TableCommandsTest, ScalingIsThatOfTheTest) {
   std::string rows = "length,weight,species\n";
   for (int i = 0; i < 30; ++i) rows += Row(i, false);
   Write("bare.csv", rows);
-  const std::string features = "features=length,weight", left = features + "&leave_out=name,date";
+  const std::string features = "features=length,weight&label=species", left = features + "&leave_out=name,date";
   EXPECT_EQ(kept("bare.csv", "", "?scale=none"), features);
   EXPECT_EQ(kept("flowers.csv", "&leave_out=name,date", "?scale=none"), left);
   for (const char* test : {"", "?header=1"}) {
@@ -217,14 +217,17 @@ TEST_F(TableCommandsTest, AsAFileSaysIt) {
   EXPECT_EQ(Predict({"--model", "file.pb"}, "csv:flowers.csv"), Predict({"--model", "said.pb"}, "csv:flowers.csv"));
   // From the smallest to the largest.
   Succeeds(Train("csv:flowers.csv?leave_out=0,3&scale=range", 2, {"--checkpoints=", "--save", "range.pb"}));
-  EXPECT_EQ(KeptBy("range.pb").find("features=length,weight&leave_out=name,date&max=4.3"), 0u) << KeptBy("range.pb");
+  EXPECT_EQ(KeptBy("range.pb").find("features=length,weight&label=species&leave_out=name,date&max=4.3"), 0u)
+      << KeptBy("range.pb");
   Predict({"--model", "range.pb"}, "csv:flowers.csv");
 }
 
 TEST_F(TableCommandsTest, InspectShowsAndVerifyChecksWhatIsKept) {
   Succeeds(Train(kData, 1, {"--save", "m.pb"}));
   const Outcome shown = Succeeds({"inspect", "--model", "m.pb"});
-  EXPECT_NE(shown.out.find("\npreprocessing\n  features   length,weight\n  leave_out  name,date\n"), std::string::npos)
+  EXPECT_NE(
+      shown.out.find("\npreprocessing\n  features   length,weight\n  label      species\n  leave_out  name,date\n"),
+      std::string::npos)
       << shown;
   EXPECT_EQ(json::parse(Succeeds({"inspect", "--model", "m.pb", "--json"}).out).at("preprocessing"), KeptBy("m.pb"));
   EXPECT_EQ(Succeeds({"inspect", "--model", "mlp"}).out.find("preprocessing"), std::string::npos);

@@ -57,6 +57,13 @@ void AddNumber(CLI::App* app, const std::string& name, T* value, std::type_ident
   const auto parse = [=](const std::string& text) { *value = ParseNumber<T>(name, text, low, high); };
   app->add_option_function<std::string>(name, parse, help)->type_name("NUMBER")->default_str(fmt::format("{}", *value));
 }
+// One that has no value of its own if it is not given.
+template <class T>
+void AddNumber(CLI::App* app, const std::string& name, std::optional<T>* value, std::type_identity_t<T> low,
+               std::type_identity_t<T> high, const std::string& help) {
+  const auto parse = [=](const std::string& text) { *value = ParseNumber<T>(name, text, low, high); };
+  app->add_option_function<std::string>(name, parse, help)->type_name("NUMBER");
+}
 template <class T>
 void AddNumbers(CLI::App* app, const std::string& name, std::vector<T>* values, std::type_identity_t<T> low,
                 std::type_identity_t<T> high, const std::string& help) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "symbol/infer.h"
 #include "symbol/ops/heads.h"
+#include "tools/cli/heads.h"
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
 #include "train/data/part_iter.h"
@@ -297,7 +298,11 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   OpenedData judged = validates ? OpenToValidate(options, open) : OpenToTest(options, open);
   const bool has_others = validates && !options.test_data.empty();
   // Others to test on are opened for their preprocessing alone, a table with all that it has; nothing else tells it.
-  SetPreprocessing(has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing, &made.model);
+  SettingTexts kept = ParsePreprocessing(has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing);
+  // But labels are those that it learns, whatever it is tested on.
+  AddScaling(KnownScaling(ParsePreprocessing(opened.preprocessing), kOfLabels), &kept, kOfLabels);
+  SetPreprocessing(ToText(kept), &made.model);
+  ScaleLabelsOf(&made.model, NamedModel(model));
   SampleSourcePtr trained = NotToTest(options, opened.samples);
   if (validates) trained = SplitSource(trained, options.validation_part).rest;
   trained = WithMetadata(std::move(trained), {});  // the model has them: those of the test

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -54,7 +55,9 @@ void CheckValuesFit(const Model& model, const ShapeMap& data) {
 void PrintWhatItKnows(const Model& model) {
   const SettingTexts settings = ParsePreprocessing(Preprocessing(model));
   if (!settings.empty()) fmt::print("\npreprocessing\n");
-  for (const auto& [name, value] : settings) fmt::print("  {:<10} {}\n", name, value);
+  size_t width = 10;
+  for (const auto& [name, value] : settings) width = std::max(width, name.size());
+  for (const auto& [name, value] : settings) fmt::print("  {:<{}} {}\n", name, width, value);
   const std::vector<std::string> classes = ClassNames(model);
   if (!classes.empty()) fmt::print("\nclasses\n");
   for (size_t i = 0; i < classes.size(); ++i) fmt::print("  {:<10} {}\n", i, classes[i]);

@@ -21,6 +21,7 @@
 #include "train/call_text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/open.h"
+#include "train/label_scaling.h"
 #include "train/weights/weights.h"
 #include "train/zoo.h"
 
@@ -179,6 +180,7 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
     // the file has no place to say it.
     if (says) SetPreprocessing(Preprocessing(from), &loaded);
     loaded.metadata.merge(from.metadata);
+    ScaleLabelsAsKept(&loaded);
     if (!IsComplete(loaded)) loaded.metadata.erase(kClassesKey);
   }
   return loaded;

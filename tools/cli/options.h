@@ -64,6 +64,8 @@ std::optional<Shape> SampleShape(const Model& model);
 // The same, or, where the graph leaves it open, that of the training.
 std::optional<Shape> LikelySample(const Model& model);
 int BatchAxis(const Model& model);
+// How many classes, or numbers, the model's only output has; 0 if that does not tell.
+int64_t AnswersOf(const Model& model);
 // How many characters the model's vocabulary has; 0: it has none.
 int64_t VocabularySize(const Model& model);
 // Declares it, unless it is declared already.

@@ -103,6 +103,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--weights", Absolute(a.model.weights)},
       {"--map", a.model.map},
       {"--dropout", UnlessZero(a.model.dropout)},
+      {"--label-smoothing", a.label_smoothing ? fmt::format("{}", *a.label_smoothing) : ""},
       {"--sync-batch-norm", Flag(a.model.sync_batch_norm)},
       {"--devices", a.device.devices},
       {"--workload", fmt::format("{}", fmt::join(a.device.workload, ","))},

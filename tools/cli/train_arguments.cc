@@ -214,6 +214,10 @@ void TrainArguments::AddTo(CLI::App* app) {
   text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");
   text("--lr-mult", &lr_mult, "of the learning rate, by names or patterns of parameters: e.g. \"conv*=0.1,fc2_*=2\"");
   text("--wd-mult", &wd_mult, "of the weight decay, the same way");
+  AddNumber(
+      app, "--label-smoothing", &label_smoothing, 0, 1,
+      "part of each label that all classes share, as label_smoothing of PyTorch; metrics are of the labels as they "
+      "are; default: as the model has it, which is 0 by name");
   text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(app, "--metrics", &metrics,
           "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default: what fits the model's heads "

@@ -23,6 +23,7 @@ struct TrainArguments {
   std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
               average;
   bool use_average = false;
+  std::optional<double> label_smoothing;  // as the model has it, if not given
   std::string micro_batches = "1", mirror = "off", memory_limit, balance, tune = "off", freeze, lr_mult, wd_mult;
   int64_t block = 0;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given

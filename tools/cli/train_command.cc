@@ -22,6 +22,7 @@
 #include "tools/cli/earlier_run.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/going_back.h"
+#include "tools/cli/heads.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/rate.h"
@@ -246,6 +247,7 @@ int TrainCommand::Train() {
   options.engine = watch.Watched(options.engine);
   options.processes = processes_;
   TrainingData made = MakeTrainingData(data, model, seed);
+  if (label_smoothing) SmoothLabels(*label_smoothing, &made.model, NamedModel(model));
   if (!metrics) options.metrics = DefaultMetrics(made.model.symbol);
   const std::string judged = Judged(options);
   options.info = ToInfo(TextsOf(*app, *this, options));

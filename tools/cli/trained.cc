@@ -18,6 +18,7 @@
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/text.h"
 #include "train/finite.h"
+#include "train/label_scaling.h"
 
 namespace bindery::cli {
 namespace {
@@ -54,7 +55,15 @@ const SoftmaxOutputAttrs* SoftmaxOf(const Node& head) {
   return is_softmax ? &head.attrs().get<SoftmaxOutputAttrs>() : nullptr;
 }
 
-// How many classes, or numbers, the model's only output has; 0 if that does not tell.
+}  // namespace
+
+std::optional<Shape> SampleShape(const Model& model) {
+  const NodePtr data = FindData(model);
+  if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
+  const Shape sample = data->declared_shape->Erase(BatchAxis(model));
+  return sample.IsKnown() ? std::optional(sample) : std::nullopt;
+}
+
 int64_t AnswersOf(const Model& model) {
   const auto sample = SampleShape(model);
   if (!sample || model.symbol.size() != 1) return 0;
@@ -65,15 +74,6 @@ int64_t AnswersOf(const Model& model) {
   if (softmax == nullptr) return shape->rank() == 2 ? (*shape)[1] : 0;
   if (softmax->multi_output) return (*shape)[1];
   return softmax->preserve_shape ? (*shape)[-1] : shape->CountFrom(1);
-}
-
-}  // namespace
-
-std::optional<Shape> SampleShape(const Model& model) {
-  const NodePtr data = FindData(model);
-  if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
-  const Shape sample = data->declared_shape->Erase(BatchAxis(model));
-  return sample.IsKnown() ? std::optional(sample) : std::nullopt;
 }
 
 std::optional<Shape> LikelySample(const Model& model) {
@@ -328,8 +328,10 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
     // A model by name is that of the samples it was trained on, with as many classes.
     if (!options.model.empty() && options.IsByName())
       trained = options.Load(SampleShape(taken->model).value_or(Shape()), AnswersOf(taken->model));
-    if (!trained.symbol.empty()) taken->model.symbol = trained.symbol;
+    const bool has_graph = !trained.symbol.empty();
+    if (has_graph) taken->model.symbol = trained.symbol;
     trained = std::move(taken->model);
+    if (has_graph) ScaleLabelsAsKept(&trained);
     loaded.info = std::move(taken->info);
   }
   options.CheckWeightsFit(trained);

@@ -42,6 +42,8 @@ void CheckFinite(const HostTensorMap& values) {
 
 // What it keeps of how the data were made that it was trained on.
 void CheckPreprocessing(const Model& model) {
+  CategoriesOfColumns(model);
+  ScalingOfLabels(model);
   const auto columns = std::ssize(ScalingOfColumns(model).first);
   const std::optional<Shape> sample = model.symbol.empty() ? std::nullopt : SampleShape(model);
   if (columns == 0 || !sample || sample->Elements() == columns) return;

@@ -4,9 +4,7 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -14,7 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "base/parse_number.h"
+#include "train/data/open_tables.h"
 #include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
@@ -22,8 +20,6 @@
 #include "train/data/samples/numbers.h"
 #include "train/data/settings.h"
 #include "train/data/tables/class_labels.h"
-#include "train/data/tables/csv.h"
-#include "train/data/tables/npy.h"
 
 namespace bindery {
 namespace {
@@ -31,154 +27,6 @@ namespace {
 const std::vector<std::string>& Kinds() {
   static const std::vector<std::string> kKinds = {"csv", "images", "npy", "npz", "tar", "tfrecord"};
   return kKinds;
-}
-
-// Rows as a model that takes images takes them.
-HostTensor Fit(HostTensor values, const Shape& sample) {
-  if (values.shape().rank() == 0) return values;
-  const int rank = values.shape().rank() - 1;
-  if (sample.rank() != 3 || rank < 1 || rank > 2) return values;
-  const Shape image = values.shape().Insert(1, 1);
-  return values.Reshape(rank == 2 ? image : image.Insert(1, 1));
-}
-
-SampleSourcePtr SamplesOf(HostTensor data, HostTensor labels, bool labelled, const OpenOptions& options) {
-  const auto array = [](const char* name, HostTensor values) {
-    return ArrayData{name, std::make_shared<const HostTensor>(std::move(values)), ""};
-  };
-  std::vector<ArrayData> label;
-  if (labelled) label.push_back(array("softmax_label", std::move(labels)));
-  return SamplesOf({array("data", Fit(std::move(data), options.sample))}, std::move(label));
-}
-
-CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
-  CsvOptions csv{.label = settings->Text("label", "-1"), .classes = options.classes};
-  const std::string separator = settings->Text("separator", ","), missing = settings->Text("missing", "error");
-  const std::string label_kind = settings->Text("label_kind", "classes");
-  if (separator != "tab" && separator.size() != 1) settings->Fail("\"separator\": expected one character, or tab");
-  csv.separator = separator == "tab" ? '\t' : separator[0];
-  if (settings->Has("header")) csv.header = settings->Flag("header", true);
-  if (label_kind != "classes" && label_kind != "numbers") settings->Fail("\"label_kind\": expected classes or numbers");
-  csv.label_is_number = label_kind == "numbers";
-  if (missing == "leave-out") {
-    csv.missing = CsvMissing::kLeaveOut;
-  } else if (missing != "error") {
-    if (!ParseNumber<double>(missing)) {
-      settings->Fail(fmt::format("\"missing\": expected error, leave-out or a number, got \"{}\"", missing));
-    }
-    csv.missing = CsvMissing::kValue;
-    csv.missing_value = ReadMissing(settings).value();
-  }
-  // What a model's training left out may not be there at all in other files.
-  csv.leave_out = settings->Text("leave_out", "none");
-  csv.may_lack_left_out = !settings->IsSaid("leave_out");
-  csv.features = ReadFeatures(settings);
-  csv.may_have_others = options.training && !settings->IsSaid("features");  // a model may be tuned to other columns
-  csv.scaling = ReadScaling(settings, options.training);
-  csv.measure_others = std::ranges::none_of(std::vector{"mean", "std", "min", "max"},
-                                            [&](const char* name) { return settings->IsSaid(name); });
-  settings->CheckAllRead();
-  return csv;
-}
-
-// Of the samples of a table, those that are trained on.
-std::vector<int64_t> TrainedOn(const Shard& shard, const std::vector<double>& held_back, int64_t rows) {
-  std::vector<int64_t> numbers = NumbersOf(shard, rows);
-  for (const double part : held_back) {
-    std::vector<int64_t> rest;
-    for (const int64_t i : SplitByPart(std::ssize(numbers), part).rest) rest.push_back(numbers[static_cast<size_t>(i)]);
-    numbers = std::move(rest);
-  }
-  return numbers;
-}
-
-// Who has prices in the last column gets a class for each price, unless they say otherwise.
-void WarnOfNumbersAsClasses(const CsvTable& table, const std::string& path) {
-  constexpr size_t kMany = 20;  // of whole numbers, which may well be names
-  bool whole = true;
-  for (const std::string& name : table.classes) {
-    const std::optional<double> number = ParseNumber<double>(name);
-    if (!number) return;
-    whole = whole && std::floor(*number) == *number;
-  }
-  const size_t count = table.classes.size(), rows = static_cast<size_t>(table.data.shape()[0]);
-  if (count == 0 || (whole && (count < kMany || 2 * count < rows))) return;
-  LogLine(
-      LogLevel::kWarning,
-      fmt::format("\"{}\": the labels, numbers like {}, are taken for {} classes; label_kind=numbers takes them for "
-                  "numbers, which a model with head=regression learns",
-                  path, table.classes[count / 2], count));
-}
-
-OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions& options) {
-  CsvOptions csv = ReadCsvOptions(settings, options);
-  csv.measured = [&](int64_t rows) { return TrainedOn(shard, options.held_back, rows); };
-  CsvTable table = ReadCsv(settings->path(), csv);
-  if (csv.scaling.IsMeasured() && table.scaling != csv.scaling) {
-    LogLine(LogLevel::kInfo, fmt::format("\"{}\": its columns are not those that the model was trained on: they are "
-                                         "scaled by numbers of these rows",
-                                         settings->path()));
-  }
-  if (options.training && options.classes.empty()) WarnOfNumbersAsClasses(table, settings->path());
-  const auto classes = static_cast<int64_t>(table.classes.size());
-  SettingTexts used;
-  if (csv.missing == CsvMissing::kValue) used["missing"] = fmt::format("{}", csv.missing_value);
-  const std::string leave_out = csv.may_lack_left_out ? csv.leave_out : table.leave_out;
-  if (leave_out != "none") used["leave_out"] = leave_out;
-  if (table.has_header) csv.features = table.columns;
-  AddFeatures(csv.features, &used);
-  AddScaling(table.scaling, &used);
-  return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
-          std::move(table.classes), classes, ToText(used), std::move(table.label_names)};
-}
-
-const HostTensor& Find(const HostTensorMap& arrays, const std::string& name, const std::string& file) {
-  const auto found = arrays.find(name);
-  if (found != arrays.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [known, array] : arrays) names.push_back(known);
-  Throw<DataError>("\"{}\": it has no array \"{}\"{}", file, name, NameHint(name, names));
-}
-
-OpenedData OpenArrays(DataSettings* settings, const OpenOptions& options) {
-  const bool zipped = settings->kind() == "npz";
-  const std::string kind = settings->Text("label_kind", "classes");
-  const std::string data_name = zipped ? settings->Text("data", "x") : "";
-  const std::string label_name = settings->Text(zipped ? "label" : "labels", zipped ? "y" : "none");
-  const double scale = settings->Number("scale", 0, 1e-30, 1e30);
-  settings->CheckAllRead();
-  if (kind != "classes" && kind != "numbers") settings->Fail("\"label_kind\": expected classes or numbers");
-  HostTensor data, labels;
-  const bool labelled = label_name != "none";
-  if (zipped) {
-    const HostTensorMap arrays = ReadNpz(settings->path());
-    data = Find(arrays, data_name, settings->path());
-    if (labelled) labels = Find(arrays, label_name, settings->path());
-  } else {
-    data = ReadNpy(settings->path());
-    if (labelled) labels = ReadNpy(label_name);
-  }
-  // Bytes are pixels.
-  const double divisor = scale > 0 ? scale : data.dtype() == DType::kUInt8 ? 255 : 1;
-  HostTensor values = data.Cast(DType::kFloat32);
-  if (divisor != 1) {
-    for (float& value : values.data<float>()) value /= static_cast<float>(divisor);
-  }
-  int64_t classes = 0;
-  if (labelled && kind == "classes") {
-    const std::string name = fmt::format("\"{}\"", zipped ? settings->path() + ":" + label_name : label_name);
-    const Shape shape = labels.shape();
-    const std::optional<HostTensor> numbers = options.one_class ? FromOneHot(labels) : std::nullopt;
-    if (numbers) labels = *numbers;
-    if (options.one_class && shape.rank() == 2 && shape[1] == 1) labels = labels.Reshape(shape.Erase(1));
-    const int64_t found = CheckClasses(labels, static_cast<int64_t>(options.classes.size()), name);
-    classes = numbers ? shape[1] : found;
-  }
-  // What bytes are divided by is a matter of the file, unless the settings say so.
-  SettingTexts used;
-  if (scale > 0) used["scale"] = fmt::format("{}", scale);
-  return {SamplesOf(std::move(values), labels.Cast(DType::kFloat32), labelled, options), options.classes, classes,
-          ToText(used)};
 }
 
 Shard ReadShard(DataSettings* settings) {
@@ -350,7 +198,7 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   const Shard shard = ReadShard(&settings);
   const bool arrays = settings.kind() == "npy" || settings.kind() == "npz";
   OpenedData opened = settings.kind() == "csv" ? OpenCsv(&settings, shard, options)
-                      : arrays                 ? OpenArrays(&settings, options)
+                      : arrays                 ? OpenArrays(&settings, shard, options)
                                                : OpenRecords(&settings, options);
   if (options.training) WarnOfOneClass(opened, settings.path());
   NoteOtherPreprocessing(text, &settings, ParsePreprocessing(options.preprocessing),
@@ -362,7 +210,7 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   }
   Model trained;
   if (!opened.classes.empty()) SetClassNames(opened.classes, &trained);
-  SetPreprocessing(opened.preprocessing, &trained);
+  SetPreprocessing(WithoutLabelScaling(opened.preprocessing), &trained);
   opened.samples = WithMetadata(std::move(opened.samples), std::move(trained.metadata));
   return opened;
 }

@@ -18,13 +18,16 @@
 #include "symbol/model.h"
 #include "train/data/images/transform.h"
 #include "train/data/samples/sample_source.h"
+#include "train/data/tables/categories.h"
 #include "train/data/tables/scaling.h"
 
 namespace bindery {
 
 // Of Model::metadata: the names of classes, a line each; and settings as they stand behind the "?", of those that
 // decide which numbers the model sees of a sample: resize, crop, channels, rows, columns, mean, std; scale; missing,
-// leave_out, features; of columns that are scaled, mean and std, or min and max, a number for each.
+// leave_out, features, categories; of columns that are scaled, mean and std, or min and max, a number for each. And of
+// a table label, its column; label_scale with numbers of the same kind, where the network scales labels
+// (train/label_scaling.h).
 inline constexpr const char *kClassesKey = "classes", *kPreprocessingKey = "bindery.preprocessing";
 
 struct OpenOptions {
@@ -39,7 +42,7 @@ struct OpenOptions {
   bool one_class = false;
   uint64_t seed = 0;
   // In training: parts of the samples that SplitSource will take away, one after another. What is computed of a table,
-  // the numbers of scale, is of those that are left.
+  // the numbers of scale and label_scale, and categories, is of those that are left.
   std::vector<double> held_back = {};
   std::string preprocessing = {};  // of the model, for what the text does not say; where it differs, a line is logged
 };
@@ -65,6 +68,11 @@ ImageOptions PreprocessingOfImages(const Model& model);
 // The same for ScaleColumns: how the columns were scaled that the model was trained on; kNone if they were not. Throws
 // DataError for damaged numbers.
 ColumnScaling ScalingOfColumns(const Model& model);
+// Which of a table's features were words, and which categories each of them had: for ExpandCategories, before they are
+// scaled. Throws DataError for damaged ones.
+std::vector<ColumnCategories> CategoriesOfColumns(const Model& model);
+// How labels that are numbers were scaled; kNone if they were not. Throws DataError for damaged numbers.
+ColumnScaling ScalingOfLabels(const Model& model);
 // And what took the place of missing values, behind the scaling; none, if they were errors or their rows were left out.
 std::optional<float> MissingOfColumns(const Model& model);
 

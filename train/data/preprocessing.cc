@@ -17,14 +17,16 @@
 #include "base/parse_number.h"
 #include "base/split_text.h"
 #include "train/data/open.h"
+#include "train/data/tables/names.h"
 
 namespace bindery {
 namespace {
 
 const std::vector<std::string>& Names() {
-  static const std::vector<std::string> kNames = {"channels", "columns", "crop", "features", "leave_out",
-                                                  "max",      "mean",    "min",  "missing",  "resize",
-                                                  "rows",     "scale",   "std"};
+  static const std::vector<std::string> kNames = {"categories", "channels",  "columns",    "crop",      "features",
+                                                  "label",      "label_max", "label_mean", "label_min", "label_scale",
+                                                  "label_std",  "leave_out", "max",        "mean",      "min",
+                                                  "missing",    "resize",    "rows",       "scale",     "std"};
   return kNames;
 }
 
@@ -40,6 +42,9 @@ const std::vector<std::string>& Scales() {
 
 // What they and their numbers are called in a text; arrays have a scale, too, which is a number.
 constexpr const char* kOfScales[] = {"max", "mean", "min", "scale", "std"};
+
+// What is of columns alone; settings of these names of other kinds are something else.
+constexpr const char* kOfColumns[] = {"categories", "features", "label", "leave_out"};
 
 // What the numbers of a scale are called.
 std::pair<const char*, const char*> NumbersOf(ColumnScale scale) {
@@ -135,51 +140,27 @@ std::optional<float> ReadMissing(DataSettings* settings) {
 }
 
 std::vector<std::string> ReadFeatures(DataSettings* settings) {
-  std::vector<std::string> names;
-  const std::string text = settings->Text("features");
-  if (text.empty()) return names;
-  for (const std::string_view written : SplitText(text, ',')) {
-    std::string& name = names.emplace_back();
-    for (size_t i = 0; i < written.size(); ++i) {
-      unsigned char byte = 0;
-      const char* const code = written.data() + i + 1;
-      const bool coded =
-          written[i] == '%' && i + 2 < written.size() && std::from_chars(code, code + 2, byte, 16).ptr == code + 2;
-      name += coded ? static_cast<char>(byte) : written[i];
-      if (coded) i += 2;
-    }
-  }
+  std::vector<std::string> names = DecodedNames(settings->Text("features"), ',');
   if (std::set(names.begin(), names.end()).size() < names.size()) settings->Fail("\"features\": a name is there twice");
   return names;
 }
 
 void AddFeatures(const std::vector<std::string>& names, SettingTexts* settings) {
   if (std::set(names.begin(), names.end()).size() < names.size()) return;
-  std::string text;
-  for (const std::string& name : names) {
-    if (&name != names.data()) text += ',';
-    for (const char c : name) {
-      const bool plain = std::string_view("%,&=\n\r").find(c) == std::string_view::npos;
-      text += plain ? std::string(1, c) : fmt::format("%{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  if (!text.empty()) (*settings)["features"] = text;
+  if (std::string text = CodedNames(names, ','); !text.empty()) (*settings)["features"] = std::move(text);
 }
 
-ColumnScaling ReadScaling(DataSettings* settings, bool training) {
-  const std::string scale = settings->Text("scale", "none");
+ColumnScaling ReadScaling(DataSettings* settings, bool training, const std::string& of) {
+  const std::string scale = settings->Text(of + "scale", "none");
   const auto found = std::ranges::find(Scales(), scale);
   if (found == Scales().end()) {
-    settings->Fail(fmt::format("\"scale\": expected standard, range or none, got \"{}\"", scale));
+    settings->Fail(fmt::format("\"{}scale\": expected standard, range or none, got \"{}\"", of, scale));
   }
   ColumnScaling scaling{.scale = static_cast<ColumnScale>(found - Scales().begin())};
   const bool measure = settings->Flag("measure", false);
-  if (scaling.scale == ColumnScale::kNone) {
-    if (measure) settings->Fail("\"measure\": there is nothing to measure without scale=standard or scale=range");
-    return scaling;
-  }
-  const auto& [first, second] = NumbersOf(scaling.scale);
-  for (const char* const name : {first, second}) {
+  if (scaling.scale == ColumnScale::kNone) return scaling;
+  const std::string first = of + NumbersOf(scaling.scale).first, second = of + NumbersOf(scaling.scale).second;
+  for (const std::string& name : {first, second}) {
     if (!settings->IsSaid(name)) continue;
     if (measure) settings->Fail(fmt::format("\"measure\" is for numbers of the data, but \"{}\" gives others", name));
     if (settings->Text(name).empty()) {
@@ -196,19 +177,19 @@ ColumnScaling ReadScaling(DataSettings* settings, bool training) {
   }
   if (!training && !scaling.IsMeasured()) {
     settings->Fail(
-        fmt::format("\"scale\": its numbers are those of the data that a model was trained on, and there are none; {}= "
-                    "and {}= give them, one for each column",
-                    first, second));
+        fmt::format("\"{}scale\": its numbers are those of the data that a model was trained on, and there are none; "
+                    "{}= and {}= give them, one for each column",
+                    of, first, second));
   }
   return scaling;
 }
 
-void AddScaling(const ColumnScaling& scaling, SettingTexts* settings) {
+void AddScaling(const ColumnScaling& scaling, SettingTexts* settings, const std::string& of) {
   if (scaling.scale == ColumnScale::kNone) return;
   const auto& [first, second] = NumbersOf(scaling.scale);
-  (*settings)["scale"] = Scales()[static_cast<size_t>(scaling.scale)];
-  (*settings)[first] = fmt::format("{}", fmt::join(scaling.first, ","));
-  (*settings)[second] = fmt::format("{}", fmt::join(scaling.second, ","));
+  (*settings)[of + "scale"] = Scales()[static_cast<size_t>(scaling.scale)];
+  (*settings)[of + first] = fmt::format("{}", fmt::join(scaling.first, ","));
+  (*settings)[of + second] = fmt::format("{}", fmt::join(scaling.second, ","));
 }
 
 void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, const SettingTexts& used) {
@@ -223,18 +204,35 @@ void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, co
                                        text));
 }
 
+std::string WithoutLabelScaling(const std::string& text) {
+  SettingTexts settings = ParsePreprocessing(text);
+  std::erase_if(settings, [](const auto& setting) { return setting.first.starts_with(kOfLabels); });
+  return ToText(settings);
+}
+
+ColumnScaling KnownScaling(const SettingTexts& known, const std::string& of) {
+  DataSettings settings("csv:the model's");
+  settings.SetDefaults(known);
+  return ReadScaling(&settings, /*training=*/false, of);
+}
+
 SettingTexts ForKind(const std::string& kind, SettingTexts settings) {
-  if (ScalesColumns(settings) == (kind == "csv")) return settings;
+  const bool is_table = kind == "csv";
+  for (const char* const name : kOfColumns) {
+    if (!is_table) settings.erase(name);
+  }
+  if (ScalesColumns(settings) == is_table) return settings;
   for (const char* const name : kOfScales) settings.erase(name);
   return settings;
 }
 
 ColumnScaling ScalingOfColumns(const Model& model) {
   const SettingTexts known = ParsePreprocessing(Preprocessing(model));
-  if (!ScalesColumns(known)) return {};
-  DataSettings settings("csv:the model's");
-  settings.SetDefaults(known);
-  return ReadScaling(&settings, /*training=*/false);
+  return ScalesColumns(known) ? KnownScaling(known, "") : ColumnScaling();
+}
+
+ColumnScaling ScalingOfLabels(const Model& model) {
+  return KnownScaling(ParsePreprocessing(Preprocessing(model)), kOfLabels);
 }
 
 std::optional<float> MissingOfColumns(const Model& model) {
@@ -250,9 +248,12 @@ void NoteOtherPreprocessing(const std::string& text, const DataSettings* setting
   for (const std::string& name : Names()) {
     const std::string now = Find(used, name), then = Find(trained, name);
     const bool is_side = name == "rows" || name == "columns";
-    const bool said = settings != nullptr && (settings->IsSaid(name) || (is_side && settings->IsSaid("size")));
-    const bool lost = now.empty() && std::ranges::find(kOfScales, name) != std::end(kOfScales);
-    const bool renamed = name == "features" && !now.empty() && !then.empty();
+    const bool of_label = name.starts_with("label");  // which is nothing that the model sees
+    const bool said =
+        settings != nullptr && !of_label && (settings->IsSaid(name) || (is_side && settings->IsSaid("size")));
+    const bool lost =
+        now.empty() && (std::ranges::find(kOfScales, name) != std::end(kOfScales) || name == "categories");
+    const bool renamed = (name == "features" || name == "label") && !now.empty() && !then.empty();
     if (now == then || !(said || lost || renamed)) continue;
     const auto describe = [&](const std::string& value) {
       return value.empty() ? "no " + name : fmt::format("{}={}", name, Shown(value));

@@ -10,6 +10,7 @@
 #include "base/shape.h"
 #include "train/data/images/transform.h"
 #include "train/data/settings.h"
+#include "train/data/tables/csv.h"
 #include "train/data/tables/scaling.h"
 
 namespace bindery {
@@ -35,8 +36,19 @@ void AddFeatures(const std::vector<std::string>& names, SettingTexts* settings);
 // "scale", and its numbers by "mean" and "std" or "min" and "max": of the text, else of the model. In a training they
 // may be missing: they come from what it is trained on, with "measure" even if the model has some. Throws DataError for
 // damaged ones.
-ColumnScaling ReadScaling(DataSettings* settings, bool training);
-void AddScaling(const ColumnScaling& scaling, SettingTexts* settings);
+// Those of labels begin with kOfLabels.
+inline constexpr const char* kOfLabels = "label_";
+ColumnScaling ReadScaling(DataSettings* settings, bool training, const std::string& of = "");
+ColumnScaling KnownScaling(const SettingTexts& known, const std::string& of);  // by the model alone
+void AddScaling(const ColumnScaling& scaling, SettingTexts* settings, const std::string& of = "");
+// Of what an iterator tells a Trainer, whose network is as it is: train/label_scaling.h.
+std::string WithoutLabelScaling(const std::string& text);
+// "categories", columns with commas between, as NAME:VALUE|VALUE; without values: they are those of the model, or
+// measured. By the names or numbers of columns in a text; of a model by the names of its features, or by their places
+// where these have none. "none": there are none. Throw DataError for damaged ones.
+std::optional<std::vector<CsvCategories>> ReadCategories(DataSettings* settings);  // of the text alone
+std::vector<ColumnCategories> KnownCategories(const SettingTexts& known);
+void AddCategories(const std::vector<ColumnCategories>& categories, SettingTexts* settings);  // behind the features
 // Of a training: logs that columns of the data set `text` are scaled, in `used`, by the numbers in `trained`, which the
 // model has from another one.
 void NoteScalingOfModel(const std::string& text, const SettingTexts& trained, const SettingTexts& used);

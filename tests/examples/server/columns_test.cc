@@ -63,6 +63,54 @@ TEST(ServedColumns, GapsAreFilledInAsInTraining) {
   EXPECT_NE(MessageOf<DataError>([] { Describe(Squares("missing=x"), {}); }), "");
 }
 
+// Of features that are categories, the words; they become columns, and the others are scaled.
+TEST(ServedColumns, WordsAreCategories) {
+  const ServedModel served =
+      Describe(Squares("categories=colour:blue|5&features=colour,size&mean=0,0,10&scale=standard&std=1,1,2"), {});
+  const auto prepared = [&](const std::string& body) {
+    return served.Prepare(InputsOfJson(served, body, 4)).at("data");
+  };
+  EXPECT_EQ(prepared(R"({"data": ["blue", 14]})"), HostTensor::From({1, 1, 3}, {1, 0, 2}));
+  EXPECT_EQ(prepared(R"({"data": [["5", 10], [5, 8], ["green", 12]]})"),
+            HostTensor::From({3, 1, 3}, {0, 1, 0, 0, 1, -1, 0, 0, 1}));
+  const auto refused = [&](const std::string& body) { return MessageOf<DataError>([&] { prepared(body); }); };
+  EXPECT_EQ(refused(R"({"data": [[null, 1]]})"), "DataError: input \"data\", element 0: expected a category, got null");
+  EXPECT_EQ(refused(R"({"data": [["blue", 1], [[], 1]]})"),
+            "DataError: input \"data\", element 2: expected a category, got array");
+  EXPECT_EQ(refused(R"({"data": [["blue", "big"]]})"),
+            "DataError: input \"data\", element 1: expected a number, got string");
+  EXPECT_EQ(refused(R"({"data": [["blue", 1, 2]]})"),
+            "DataError: input \"data\": expected samples of shape (1, 2), one or an array of them, got (1, 3)");
+  // In octets, their numbers.
+  const float rows[] = {1, 10, -1, 12};
+  const std::string_view octets(reinterpret_cast<const char*>(rows), sizeof rows);
+  EXPECT_EQ(served.Prepare(InputsOfOctets(served, octets, 4)).at("data"),
+            HostTensor::From({2, 1, 3}, {0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(nlohmann::json::parse(JsonOfModel(served, 4)).at("inputs"), nlohmann::json::parse(R"([{
+    "name": "data", "dtype": "float32", "sample_shape": [1, 2], "categories": {"0": ["blue", "5"]}}])"));
+  EXPECT_EQ(MessageOf<ModelError>([] { Describe(Squares("categories=c:a|b|c|d&features=c"), {}); }),
+            "ModelError: the model's preprocessing has categories that its samples of (1, 3) do not have room for");
+}
+
+// The network of one model with the values of another, whose labels had another unit.
+TEST(ServedColumns, LabelsAreInTheUnitOfTheWeights) {
+  const auto save = [](const char* name, const std::string& mean, const std::string& deviation) {
+    const Symbol x = FullyConnected(Variable("data", {.shape = Shape{kUnknownDim, 1}}), {.num_hidden = 1}, "fc");
+    Model model{.symbol = LinearRegressionOutput(x, Variable("softmax_label"), {}, "out"),
+                .params = {{"fc_weight", HostTensor::From({1, 1}, {1})}, {"fc_bias", HostTensor::From({1}, {0})}}};
+    SetPreprocessing("label_mean=" + mean + "&label_scale=standard&label_std=" + deviation, &model);
+    ScaleLabelsAsKept(&model);
+    SaveModel(model, testing::TempDir() + "/" + name);
+    return testing::TempDir() + "/" + name;
+  };
+  const std::string first = save("first.pb", "100", "10"), second = save("second.pb", "-5", "2");
+  for (const auto& [weights, expected] : {std::pair(std::string(), 120), {second, -1}}) {
+    const ServedModel served = Describe(LoadWithWeights(first, weights), {});
+    const Predictor predictor(served.model, {.inputs = served.Describe(1)});
+    EXPECT_EQ(predictor.Predict({{"data", HostTensor::From({1, 1}, {2})}})[0].At(0), expected) << weights;
+  }
+}
+
 // A sample may lack the leading extents of 1 that the model gives it.
 TEST(ServedColumns, RowsComeAsTheyAreInTheFile) {
   const ServedModel served = Describe(Squares(""), {});

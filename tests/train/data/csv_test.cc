@@ -211,8 +211,8 @@ TEST(Csv, Errors) {
   EXPECT_EQ(message("a,b\n1,2\n3,4,5\n"), "DataError: \"f.csv\", line 3: expected 2 columns, got 3");
   EXPECT_EQ(
       message("width,b\n1,2\nabc,4\n"),
-      "DataError: \"f.csv\", line 3, column 1 (\"width\"): expected a finite number, got \"abc\"; \"leave_out\" names "
-      "columns that are no features");
+      "DataError: \"f.csv\", line 3, column 1 (\"width\"): expected a finite number, got \"abc\"; \"categories\" names "
+      "columns of words, \"leave_out\" those that are no features");
   EXPECT_EQ(message("1,2\n1,x\n", {.label_is_number = true}),
             "DataError: \"f.csv\", line 2, column 2: expected a finite number, got \"x\"");
   EXPECT_EQ(message("1e39,2\n"), "DataError: \"f.csv\", line 1, column 1: expected a finite number, got \"1e39\"");

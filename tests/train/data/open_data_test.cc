@@ -248,7 +248,7 @@ TEST(OpenData, PreprocessingIsThatOfTheModelUnlessSaid) {
 TEST(OpenData, NamesOfFeaturesGoWithTheModel) {
   const auto csv = [](const std::string& bytes) { return "csv:" + Write("features.csv", bytes); };
   const OpenedData trained = OpenData(csv("\"a,b\",c&d=5%,e,k\n1,2,3,x\n4,5,6,y\n"));
-  EXPECT_EQ(trained.preprocessing, "features=a%2cb,c%26d%3d5%25,e");
+  EXPECT_EQ(trained.preprocessing, "features=a%2cb,c%26d%3d5%25,e&label=k");
   const OpenOptions known = {.classes = trained.classes, .preprocessing = trained.preprocessing};
   const auto data = [](const OpenedData& opened) { return All(opened)->data[0]; };
   const OpenedData other = OpenData(csv("e,\"a,b\",k,c&d=5%\n3,1,x,2\n6,4,y,5\n") + "?label=k", known);
@@ -259,11 +259,11 @@ TEST(OpenData, NamesOfFeaturesGoWithTheModel) {
   EXPECT_EQ(data(OpenData(renamed + "?features=r,s,t", known)), HostTensor::From({1, 3}, {2, 1, 3}));
   OpenOptions further = known;
   further.training = true;
-  EXPECT_EQ(OpenData(renamed, further).preprocessing, "features=s,r,t");
+  EXPECT_EQ(OpenData(renamed, further).preprocessing, "features=s,r,t&label=k");
   EXPECT_NE(Logged([&] { OpenData(renamed, further); }).find("features=s,r,t, but the model was trained with"),
             std::string::npos);
   EXPECT_EQ(data(OpenData(csv("1,2,3,x\n"), known)), HostTensor::From({1, 3}, {1, 2, 3}));
-  EXPECT_EQ(OpenData(csv("a,a,k\n1,2,x\n")).preprocessing, "") << "names that tell nothing apart";
+  EXPECT_EQ(OpenData(csv("a,a,k\n1,2,x\n")).preprocessing, "label=k") << "names that tell nothing apart";
   EXPECT_EQ(OpenData(csv("1,2,x\n")).preprocessing, "");
 }
 

@@ -183,7 +183,7 @@ TEST(OpenScaled, GoesWithTheModel) {
   const std::string flowers = "csv:" + Write("flowers.csv", "id," + std::string("length,weight,kind\nn1,5.1,3500,a\n"
                                                                                 "n2,4.9,3000,b\nn3,7.7,2600.5,a\n"));
   const OpenedData trained = OpenData(flowers + "?leave_out=id&scale=standard&missing=0", {.training = true});
-  EXPECT_TRUE(trained.preprocessing.starts_with("features=length,weight&leave_out=id&mean=5.8999"));
+  EXPECT_TRUE(trained.preprocessing.starts_with("features=length,weight&label=kind&leave_out=id&mean=5.8999"));
   const HostTensor expected = All(trained);
   const OpenOptions known = {.preprocessing = trained.preprocessing};
   EXPECT_EQ(All(OpenData(flowers, known)), expected);
@@ -199,10 +199,10 @@ TEST(OpenScaled, GoesWithTheModel) {
   EXPECT_EQ(anew.preprocessing, trained.preprocessing);  // of the same rows
   const std::string other = "csv:" + Write("two.csv", "id,length,weight,kind\nx,1,5,b\nx,3,5,a\n") + "?measure=1";
   EXPECT_EQ(OpenData(other, further).preprocessing,
-            "features=length,weight&leave_out=id&mean=2,5&missing=0&scale=standard&std=1,0");
+            "features=length,weight&label=kind&leave_out=id&mean=2,5&missing=0&scale=standard&std=1,0");
   EXPECT_EQ(OpenData(other, known).preprocessing, trained.preprocessing);
   EXPECT_EQ(OpenData(other + "&leave_out=weight,id", further).preprocessing,
-            "features=length&leave_out=id,weight&mean=2&missing=0&scale=standard&std=1");
+            "features=length&label=kind&leave_out=id,weight&mean=2&missing=0&scale=standard&std=1");
   // Without the column, other rows, one of them with a gap: the mean takes its place.
   const HostTensor others = All(OpenData("csv:" + Write("others.csv", "7.7,\n4.9,3000\n") + "?label=none", known));
   EXPECT_EQ(others.At(0), expected.At(4));
@@ -270,7 +270,9 @@ TEST(OpenScaled, Errors) {
             "std= give them, one for each column");
   EXPECT_EQ(refused("?scale=standard&measure=1&mean=1,2&std=1,1"),
             "\"measure\" is for numbers of the data, but \"mean\" gives others");
-  EXPECT_EQ(refused("?measure=1"), "\"measure\": there is nothing to measure without scale=standard or scale=range");
+  EXPECT_EQ(refused("?measure=1"),
+            "\"measure\": there is nothing to measure without scale=standard or scale=range, categories= or "
+            "label_scale=");
   EXPECT_EQ(refused("?scale=standard&mean=&std="),
             "\"mean\": expected a number for each column; measure=1 takes those of the data");
   EXPECT_EQ(refused("?mean=1,2&std=1,2").substr(0, 22), "unknown setting \"mean\"");

@@ -7,13 +7,17 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <set>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "base/split_text.h"
+#include "train/data/tables/csv_columns.h"
 #include "train/data/tables/csv_field.h"
 
 namespace bindery {
@@ -24,9 +28,6 @@ using csv::IsMissing, csv::IsNumber, csv::Parse, csv::Shown;
 bool IsHeader(const std::vector<std::string>& fields) {
   return std::ranges::none_of(fields, [](const std::string& field) { return Parse<double>(Trim(field)).has_value(); });
 }
-
-// What a column is, beside the number of a label.
-constexpr int64_t kFeature = -1, kLeftOut = -2;
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();  // filled in when the others are scaled
 
@@ -43,25 +44,37 @@ class Parser {
 
   CsvTable Run() {
     bool rows_left = ReadHeader();
-    FindLabels();
-    if (!label_columns_.empty() && columns_ == std::ssize(label_columns_)) {
-      Throw<DataError>("\"{}\": its only column{}{}", name_, columns_ == 1 ? " is the label" : "s are the labels",
-                       SeparatorHint());
+    columns_.emplace(header_, first_row_, name_, options_, SeparatorHint());
+    for (const ColumnCategories& one : columns_->categories()) {
+      Words& words = words_.emplace_back(Words{.known = &one});
+      for (const std::string& value : one.values) words.numbers.emplace(value, std::ssize(words.numbers));
     }
-    FindLeftOut();
-    if (std::ranges::find(roles_, kFeature) == roles_.end()) {
-      Throw<DataError>("\"{}\": no column is left as a feature: all others are left out", name_);
+    words_of_.assign(static_cast<size_t>(first_row_), nullptr);
+    for (int64_t column = 0; column < first_row_; ++column) {
+      for (Words& words : words_) {
+        const bool is_it = columns_->role(column) == CsvColumns::kFeature &&
+                           columns_->place(column) == static_cast<size_t>(words.known->place);
+        if (is_it) words_of_[static_cast<size_t>(column)] = &words;
+      }
     }
-    FindFeatures();
     for (; rows_left; rows_left = reader_.Next()) ReadRow();
     return Finish();
   }
 
  private:
+  // Of a column of categories.
+  struct Words {
+    const ColumnCategories* known = nullptr;                   // where they have values, these count alone
+    std::map<std::string, int64_t, std::less<>> numbers = {};  // of these, else as they came
+    int64_t strangers = 0;                                     // values that are none of the known ones
+    std::string stranger = {};                                 // the first, and its line
+    int64_t line = 0;
+  };
+
   // Is there a row now?
   bool ReadHeader() {
     if (!reader_.Next()) Throw<DataError>("\"{}\": it has no rows", name_);
-    columns_ = static_cast<int64_t>(reader_.fields().size());
+    first_row_ = std::ssize(reader_.fields());
     if (!options_.header.value_or(IsHeader(reader_.fields()))) return true;
     header_ = reader_.fields();
     for (std::string& name : header_) name = Trim(name);  // as values are
@@ -72,132 +85,25 @@ class Parser {
   std::string SeparatorHint() const {
     const std::string& field = header_.empty() ? reader_.fields()[0] : header_[0];
     const size_t place = field.find_first_of(";\t,|");
-    if (columns_ > 1 || place == std::string::npos) return "";
+    if (first_row_ > 1 || place == std::string::npos) return "";
     if (field[place] == '\t') return "; are its fields separated by tabs? separator=tab says so";
     return fmt::format("; are its fields separated by \"{0}\"? separator={0} says so", field[place]);
   }
 
-  std::string ColumnName(int64_t column) const {
-    return header_.empty() ? std::to_string(column) : header_[static_cast<size_t>(column)];
-  }
-
   [[noreturn]] void Fail(int64_t column, const std::string& complaint) const {
-    const std::string title = header_.empty() ? "" : fmt::format(" (\"{}\")", Shown(ColumnName(column)));
+    const std::string title = header_.empty() ? "" : fmt::format(" (\"{}\")", Shown(columns_->NameOf(column)));
     Throw<DataError>("\"{}\", line {}, column {}{}: {}", name_, reader_.line(), column + 1, title, complaint);
-  }
-
-  // The columns that a text names, as messages call their purpose ("for the label") and fate ("be the label").
-  std::vector<int64_t> FindColumns(const std::string& text, bool several, bool may_lack, const char* purpose,
-                                   const char* fate) const {
-    std::vector<int64_t> columns;
-    if (text == "none") return columns;
-    several = several && std::ranges::find(header_, text) == header_.end();  // a name may have a comma in it
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = several ? std::min(text.find(',', begin), text.size()) : text.size();
-      const std::optional<int64_t> column = FindColumn(text.substr(begin, end - begin), may_lack, purpose, fate);
-      if (column) columns.push_back(*column);
-      begin = end + 1;
-    }
-    return columns;
-  }
-
-  std::optional<int64_t> FindColumn(const std::string& text, bool may_lack, const char* purpose,
-                                    const char* fate) const {
-    const auto named = std::ranges::find(header_, text);
-    if (named != header_.end()) return named - header_.begin();
-    const auto number = Parse<int64_t>(text);
-    if (number && *number >= -columns_ && *number < columns_) return *number < 0 ? *number + columns_ : *number;
-    if (may_lack) return std::nullopt;
-    if (!number) {
-      Throw<DataError>("\"{}\": there is no column \"{}\" {}{}", name_, text, purpose,
-                       header_.empty() ? ", and the file has no header" : NameHint(text, header_));
-    }
-    Throw<DataError>("\"{}\": column {} should {}, but there are {}", name_, *number, fate, columns_);
-  }
-
-  void FindLabels() {
-    roles_.assign(static_cast<size_t>(columns_), kFeature);
-    label_columns_ =
-        FindColumns(options_.label, options_.label_is_number, /*may_lack=*/false, "for the label", "be the label");
-    for (size_t i = 0; i < label_columns_.size(); ++i) {
-      int64_t& role = roles_[static_cast<size_t>(label_columns_[i])];
-      if (role >= 0) Throw<DataError>("\"{}\": column \"{}\" is a label twice", name_, ColumnName(label_columns_[i]));
-      role = static_cast<int64_t>(i);
-    }
-  }
-
-  void FindLeftOut() {
-    for (const int64_t column :
-         FindColumns(options_.leave_out, /*several=*/true, options_.may_lack_left_out, "to leave out", "be left out")) {
-      int64_t& role = roles_[static_cast<size_t>(column)];
-      if (role == kLeftOut) Throw<DataError>("\"{}\": column \"{}\" is left out twice", name_, ColumnName(column));
-      if (role >= 0) {
-        Throw<DataError>(
-            "\"{}\": column \"{}\" is to be left out, but it is the label; \"label\" names another, "
-            "label=none says that there is none",
-            name_, ColumnName(column));
-      }
-      role = kLeftOut;
-    }
-  }
-
-  void FindFeatures() {
-    places_.assign(roles_.size(), 0);
-    std::map<std::string_view, size_t> columns;  // by name
-    std::set<std::string_view> here;             // the features' names
-    for (size_t column = 0; column < roles_.size(); ++column) {
-      if (roles_[column] == kFeature) places_[column] = features_++;
-      if (header_.empty()) continue;
-      columns.emplace(header_[column], column);
-      if (roles_[column] == kFeature) here.insert(header_[column]);
-    }
-    const std::vector<std::string>& names = options_.features;
-    const std::set<std::string_view> known(names.begin(), names.end());
-    if (names.empty() || header_.empty()) return;
-    has_others_ = options_.may_have_others && here != known;
-    if (has_others_) return;
-    for (size_t i = 0; i < names.size(); ++i) {
-      const auto found = columns.find(names[i]);
-      if (found == columns.end()) {
-        Throw<DataError>("\"{}\": there is no column \"{}\", which the model has as a feature{}", name_, names[i],
-                         NameHint(names[i], header_));
-      }
-      if (!here.contains(names[i])) {
-        Throw<DataError>("\"{}\": column \"{}\" is a feature of the model, but here it is {}", name_, names[i],
-                         roles_[found->second] == kLeftOut
-                             ? "left out"
-                             : "the label; \"label\" names another, label=none says that there is none");
-      }
-      places_[found->second] = static_cast<int64_t>(i);
-    }
-    for (const std::string_view name : here) {
-      if (known.contains(name)) continue;
-      Throw<DataError>("\"{}\": column \"{}\" is no feature of the model{}; \"leave_out\" names such columns", name_,
-                       name, NameHint(name, names));
-    }
-    if (features_ != std::ssize(names)) Throw<DataError>("\"{}\": a feature is there twice", name_);
-  }
-
-  // By their names where these tell them apart in the text of a data set, too.
-  std::string LeftOut() const {
-    std::vector<std::string> names;
-    for (int64_t column = 0; column < columns_; ++column) {
-      if (roles_[static_cast<size_t>(column)] != kLeftOut) continue;
-      const std::string name = ColumnName(column);
-      const bool tells = header_.empty() || (std::ranges::find(header_, name) - header_.begin() == column &&
-                                             name.find_first_of(",&") == std::string::npos && name != "none");
-      names.push_back(tells ? name : std::to_string(column));
-    }
-    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
   }
 
   template <class T>
   T ReadNumber(int64_t column, std::string_view text) const {
     const std::optional<T> value = Parse<T>(text);
     if (value && std::isfinite(*value)) return *value;
-    const bool may_go = roles_[static_cast<size_t>(column)] == kFeature && !IsNumber(text);
-    Fail(column, fmt::format("expected a finite number, got \"{}\"{}", Shown(text),
-                             may_go ? "; \"leave_out\" names columns that are no features" : ""));
+    const bool may_go = columns_->role(column) == CsvColumns::kFeature && !IsNumber(text);
+    Fail(
+        column,
+        fmt::format("expected a finite number, got \"{}\"{}", Shown(text),
+                    may_go ? "; \"categories\" names columns of words, \"leave_out\" those that are no features" : ""));
   }
 
   // What is scaled is rounded to float32 behind that, all other numbers are as they are read.
@@ -233,16 +139,49 @@ class Parser {
 
   bool IsAnyMissing(const std::vector<std::string>& fields) const {
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (roles_[i] != kLeftOut && IsMissing(Trim(fields[i]))) return true;
+      if (columns_->role(static_cast<int64_t>(i)) != CsvColumns::kLeftOut && IsMissing(Trim(fields[i]))) return true;
     }
     return false;
+  }
+
+  // Its number among those of the column: of the known ones, else as they come.
+  double ReadCategory(int64_t column, std::string_view text, Words* words) {
+    if (IsMissing(text)) {
+      Fail(column, "the category is missing, whose place no number takes; missing=leave-out leaves such rows out");
+    }
+    const auto found = words->numbers.find(text);
+    if (found != words->numbers.end()) return static_cast<double>(found->second);
+    if (!words->known->values.empty()) {
+      if (words->strangers++ == 0) {
+        words->stranger = Shown(text);
+        words->line = reader_.line();
+      }
+      return ColumnCategories::kNone;
+    }
+    if (std::ssize(words->numbers) == kMostCategories) {
+      Fail(column,
+           fmt::format("the column has more than {} categories; \"leave_out\" names columns that are no features",
+                       kMostCategories));
+    }
+    for (const char c : text) {
+      if (static_cast<unsigned char>(c) < ' ') Fail(column, "a category has a control character in its name");
+    }
+    const int64_t number = std::ssize(words->numbers);
+    words->numbers.emplace(text, number);
+    return static_cast<double>(number);
+  }
+
+  double ReadFeatureOf(int64_t column, std::string_view text) {
+    Words* const words = words_of_[static_cast<size_t>(column)];
+    if (words != nullptr) return ReadCategory(column, text, words);
+    return IsMissing(text) ? kMissing : ReadFeature(column, text);
   }
 
   void ReadRow() {
     const std::vector<std::string>& fields = reader_.fields();
     const auto count = static_cast<int64_t>(fields.size());
-    if (count != columns_) {
-      Throw<DataError>("\"{}\", line {}: expected {} columns, got {}", name_, reader_.line(), columns_, count);
+    if (count != columns_->count()) {
+      Throw<DataError>("\"{}\", line {}: expected {} columns, got {}", name_, reader_.line(), columns_->count(), count);
     }
     // Before anything is read: what is left out gives no class either.
     if (options_.missing == CsvMissing::kLeaveOut && IsAnyMissing(fields)) {
@@ -250,22 +189,20 @@ class Parser {
       return;
     }
     const size_t begin_labels = labels_.size();
-    labels_.resize(begin_labels + label_columns_.size());
+    labels_.resize(begin_labels + columns_->labels().size());
     const size_t begin_values = values_.size();
-    values_.resize(begin_values + static_cast<size_t>(features_));
-    for (int64_t column = 0; column < columns_; ++column) {
+    values_.resize(begin_values + static_cast<size_t>(columns_->features()));
+    for (int64_t column = 0; column < count; ++column) {
       const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
-      const int64_t label = roles_[static_cast<size_t>(column)];
-      if (label == kLeftOut) continue;
-      const bool missing = IsMissing(text);
-      if (missing && options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
+      const int64_t label = columns_->role(column);
+      if (label == CsvColumns::kLeftOut) continue;
+      if (IsMissing(text) && options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
       // Words like "?" may be classes; nothing is none.
       if (label >= 0 && text.empty()) {
         Fail(column, "the label is missing, whose place no number takes; missing=leave-out leaves such rows out");
       }
       if (label < 0) {
-        const auto place = static_cast<size_t>(places_[static_cast<size_t>(column)]);
-        values_[begin_values + place] = missing ? kMissing : ReadFeature(column, text);
+        values_[begin_values + columns_->place(column)] = ReadFeatureOf(column, text);
         continue;
       }
       float& value = labels_[begin_labels + static_cast<size_t>(label)];
@@ -278,10 +215,7 @@ class Parser {
   std::vector<std::string> SortClasses() {
     std::vector<std::string> classes;
     for (const auto& [name, number] : class_of_) classes.push_back(name);
-    const auto whole = [](const std::string& text) { return Parse<int64_t>(text); };
-    if (std::ranges::all_of(classes, [&](const std::string& c) { return whole(c).has_value(); })) {
-      std::ranges::stable_sort(classes, {}, [&](const std::string& c) { return *whole(c); });
-    }
+    SortNames(&classes);
     std::vector<float> place(classes.size());
     for (size_t i = 0; i < classes.size(); ++i) {
       place[static_cast<size_t>(class_of_.find(classes[i])->second)] = static_cast<float>(i);
@@ -290,14 +224,64 @@ class Parser {
     return classes;
   }
 
+  // By which what is computed of the rows is computed.
+  std::vector<int64_t> MeasuredRows() const {
+    if (options_.measured) return options_.measured(rows_);
+    std::vector<int64_t> all(static_cast<size_t>(rows_));
+    std::iota(all.begin(), all.end(), int64_t{0});
+    return all;
+  }
+
+  // The categories of a column, of which `rows` have the numbers as they came: now by the order of those measured.
+  std::vector<std::string> Measure(const Words& words, HostTensor* rows) const {
+    const std::span<double> values = rows->data<double>();
+    const auto columns = static_cast<size_t>(columns_->features()), place = static_cast<size_t>(words.known->place);
+    std::vector<bool> is_there(words.numbers.size());
+    const std::vector<int64_t> measured_rows = MeasuredRows();
+    if (measured_rows.empty())
+      Throw<DataError>("\"{}\": there is no row to train on, which could have categories", name_);
+    for (const int64_t row : measured_rows) {
+      is_there[static_cast<size_t>(values[static_cast<size_t>(row) * columns + place])] = true;
+    }
+    ColumnCategories measured;
+    for (const auto& [name, number] : words.numbers) {
+      if (is_there[static_cast<size_t>(number)]) measured.values.push_back(name);
+    }
+    SortNames(&measured.values);
+    std::vector<double> numbers(words.numbers.size());
+    for (const auto& [name, number] : words.numbers) numbers[static_cast<size_t>(number)] = measured.NumberOf(name);
+    for (size_t i = place; i < values.size(); i += columns) values[i] = numbers[static_cast<size_t>(values[i])];
+    return measured.values;
+  }
+
+  // Of each row, the columns of its categories.
+  HostTensor Expand(HostTensor rows, CsvTable* table) const {
+    table->categories = columns_->categories();
+    for (size_t i = 0; i < words_.size(); ++i) {
+      ColumnCategories& one = table->categories[i];
+      const std::string column = table->columns[static_cast<size_t>(one.place)];
+      if (one.values.empty()) one.values = Measure(words_[i], &rows);
+      if (words_[i].strangers == 0) continue;
+      LogLine(LogLevel::kWarning,
+              fmt::format("\"{}\", line {}, column \"{}\": \"{}\" is none of the {} categories of the training; such "
+                          "values, of which there are {}, count as none of them",
+                          name_, words_[i].line, column, words_[i].stranger, one.values.size(), words_[i].strangers));
+    }
+    return words_.empty() ? std::move(rows) : ExpandCategories(table->categories, rows);
+  }
+
   // Scales what is there, and fills in what is not, in `table`.
   void Scale(const HostTensor& rows, CsvTable* table) const {
     ColumnScaling& scaling = table->scaling = options_.scaling;
     try {
-      if (!scaling.IsMeasured() || (has_others_ && options_.measure_others)) {
-        std::vector<int64_t> all(static_cast<size_t>(rows_));
-        std::iota(all.begin(), all.end(), int64_t{0});
-        scaling = MeasureColumns(rows, scaling.scale, options_.measured ? options_.measured(rows_) : all);
+      if (!scaling.IsMeasured() || (columns_->has_others() && options_.measure_others)) {
+        scaling = MeasureColumns(rows, scaling.scale, MeasuredRows());
+        const std::vector<bool> stay = AreOfCategories(table->categories, columns_->features());
+        for (size_t i = 0; i < scaling.first.size(); ++i) {
+          if (!stay[i]) continue;
+          scaling.first[i] = 0;
+          scaling.second[i] = 1;
+        }
       }
       table->data = ScaleColumns(scaling, rows, options_.missing_value);
     } catch (const DataError& e) {
@@ -317,21 +301,16 @@ class Parser {
     if (rows_ == 0) Throw<DataError>("\"{}\": it has no rows but the header, or all were left out", name_);
     CsvTable table;
     table.left_out = left_out_;
-    const int64_t count = std::ssize(label_columns_);
+    const int64_t count = std::ssize(columns_->labels());
     if (count > 0 && !options_.label_is_number) {
       table.classes = options_.classes.empty() ? SortClasses() : options_.classes;
     }
     table.has_header = !header_.empty();
-    table.columns.resize(static_cast<size_t>(features_));
-    for (size_t column = 0; column < roles_.size(); ++column) {
-      if (roles_[column] != kFeature) continue;
-      table.columns[static_cast<size_t>(places_[column])] = ColumnName(static_cast<int64_t>(column));
-    }
-    for (const int64_t column : label_columns_) {
-      table.label_names.push_back(header_.empty() ? "" : ColumnName(column));
-    }
-    table.leave_out = LeftOut();
-    Scale(TakeValues(), &table);
+    table.columns = columns_->FeatureNames();
+    table.label_names = columns_->LabelNames();
+    table.label = columns_->LabelText();
+    table.leave_out = columns_->LeftOutText();
+    Scale(Expand(TakeValues(), &table), &table);
     if (count > 0) table.labels = HostTensor::From(count == 1 ? Shape{rows_} : Shape{rows_, count}, labels_);
     return table;
   }
@@ -340,10 +319,10 @@ class Parser {
   const std::string& name_;
   const CsvOptions& options_;
   std::vector<std::string> header_;
-  int64_t columns_ = 0, features_ = 0, rows_ = 0, left_out_ = 0;
-  std::vector<int64_t> label_columns_, roles_;  // and of each column, which label it is, or kFeature, or kLeftOut
-  std::vector<int64_t> places_;                 // of each column that is a feature, in a row of the table
-  bool has_others_ = false;                     // its features are not those of the options
+  int64_t first_row_ = 0, rows_ = 0, left_out_ = 0;  // columns of that one
+  std::optional<CsvColumns> columns_;
+  std::vector<Words> words_;
+  std::vector<Words*> words_of_;  // of each column; nullptr: it has no categories
   std::map<std::string, int64_t, std::less<>> class_of_;
   std::vector<double> values_;
   std::vector<float> labels_;

@@ -1,0 +1,18 @@
+// What a training makes of a model's head, by which it learns.
+#pragma once
+
+#include <string>
+
+#include "symbol/model.h"
+
+namespace bindery::cli {
+
+// Labels scaled inside the model as its preprocessing has it (label_scale), or not any more. `name` is how errors call
+// the model. Throws UsageError for a model of classes, ModelError for other heads.
+void ScaleLabelsOf(Model* model, const std::string& name);
+
+// --label-smoothing: of each label, this part is shared by all classes, as PyTorch's cross_entropy has it. Throws
+// UsageError unless the model's only head is a softmax over classes.
+void SmoothLabels(double part, Model* model, const std::string& name);
+
+}  // namespace bindery::cli
