@@ -120,7 +120,8 @@ struct FitOptions {
   int64_t epoch_batches = 0;
   DataIter* validation = nullptr;
   // Folder; empty: none are written. That is done while the run goes on (Snapshot, train/extensions/snapshots.h): what it
-  // fails by, the next step throws, or the end, at which all are written.
+  // fails by, the next step throws, or the end, at which all are written. It is this run's meanwhile: Fit throws
+  // DataError if another one, of whatever process, is writing there.
   std::string checkpoints = {};
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case
   int keep = 3;                  // checkpoints kept

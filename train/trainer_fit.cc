@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "executor/tuning.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/folder_lock.h"
 #include "train/checkpoint/run_info.h"
 #include "train/extensions/snapshots.h"
 #include "train/finite.h"
@@ -258,6 +259,7 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
   if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
+  const FolderLock lock = options.checkpoints.empty() ? FolderLock() : FolderLock(options.checkpoints);
   if (options_.tuning != Tuning::kOff && options.resume && !options.checkpoints.empty()) {  // before anything is bound
     if (const auto info = CheckpointStore(options.checkpoints, options.keep).NewestInfo()) {
       AdoptTuningChoices(ValueOf(*info, kTuningChoices));

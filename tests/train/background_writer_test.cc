@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "base/files.h"
 #include "tests/message_of.h"

@@ -27,6 +27,7 @@
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/folder_lock.h"
 #include "train/extensions/reports.h"
 
 namespace bindery::cli {
@@ -40,6 +41,7 @@ class TrainCommand : public TrainArguments {
  private:
   void TakeOverOptions();
   void CheckSameValidation(const OptionTexts& before, const std::string& source) const;
+  FolderLock TakeFolder() const;
   std::unique_ptr<GoingBack> PrepareFolder() const;  // nullptr, unless the run goes back
   std::string Judged(const TrainerOptions& options) const;
   void HintAtCheckpoints() const;
@@ -142,11 +144,16 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
   }
 }
 
-// Of checkpoints: there, ours alone, and with those of an earlier run only if these are to be continued or replaced.
+// Of checkpoints: there, and ours alone.
+FolderLock TrainCommand::TakeFolder() const {
+  if (checkpoints.empty()) return {};
+  MakeOutputFolder("--checkpoints", checkpoints);
+  return LockFolder("--checkpoints", checkpoints);
+}
+
+// With checkpoints of an earlier run only if these are to be continued or replaced.
 std::unique_ptr<GoingBack> TrainCommand::PrepareFolder() const {
   if (checkpoints.empty()) return nullptr;
-  MakeOutputFolder("--checkpoints", checkpoints);
-  LockFolder("--checkpoints", checkpoints);
   const std::optional<std::string> earlier = CheckpointStore(checkpoints).AheadOf(-1);
   if (resume && !earlier) HintAtCheckpoints();
   if (from_best && earlier) return std::make_unique<GoingBack>(CheckpointStore(checkpoints));
@@ -248,6 +255,7 @@ int TrainCommand::Run() {
   options.multipliers = Multipliers(made.model);
   const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model, *made.train);
+  const FolderLock lock = TakeFolder();
   // Later checkpoints have their names again if the run ends by an error before its first step: it was refused for
   // another seed or batch size, say.
   const std::unique_ptr<GoingBack> back = PrepareFolder();
