@@ -255,6 +255,7 @@ class Trainer {
   bool IsBest(const std::string& set, const std::string& metric, double value, bool larger);
   // Calls visit(batch) for the batches of a sweep, arranged for the group, until it returns false, or for so many.
   void Sweep(DataIter& data, int64_t batches, const std::function<bool(const BatchPtr&)>& visit);
+  HostTensorMap Averages() const;  // of trained parameters, also where only a checkpoint has them; none yet: empty
   std::vector<std::string> InputsWithoutValue() const;
   std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;

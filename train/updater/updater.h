@@ -161,6 +161,7 @@ class Updater {
   // The averages of all that is trained, by parameter; waits. Empty without UpdaterOptions::average, and before the
   // first step that was committed.
   HostTensorMap Averages() const;
+  static HostTensorMap AveragesIn(HostTensorMap state);  // in a State of some updater
   // What else a run's future depends on: of the schedule and the loss scale, by name. Set takes what it needs, begins
   // anew where it is not there, and throws CheckpointError for numbers that make no sense; nothing has changed then.
   using Numbers = std::map<std::string, double>;
