@@ -289,6 +289,7 @@ class Trainer {
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
   std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value
   std::atomic<bool> stop_{false}, save_{false};
+  std::optional<int64_t> best_step_;  // the last one of the best epoch so far; batches without a step do not leave it
 };
 
 }  // namespace bindery

@@ -256,6 +256,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   balancer_ = std::move(balancer);
   const auto best = checkpoint.info.find(kBestValue);
   best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);
+  best_step_ = IsOfBestEpoch(checkpoint.info) ? std::optional(checkpoint.step) : std::nullopt;
 }
 
 }  // namespace bindery
