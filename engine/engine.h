@@ -26,6 +26,9 @@
 // that was pushed stays in flight, and goes on if the device does. Destructors and WaitIdle wait until then. Only what
 // GPUs exchange by NCCL is ended, and fails (engine/threaded/watchdog.h).
 //
+// Processes. A fork has none of the threads: there Push, Prepare, Wait, WaitAll and Recover throw Error, and destructors
+// do not wait. An engine that is made there is its own.
+//
 // Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
 // Recover, which must not be called from an operation (they would wait for it: throws Error).
 #pragma once
