@@ -137,8 +137,8 @@ std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options 
 // The oracle for tests, and the right engine for a debugger.
 std::shared_ptr<Engine> MakeInlineEngine();
 
-// The engine that is used where none is named: a threaded one, made on first use. SetDefaultEngine replaces it (the old
-// one lives as long as somebody holds it). For users the only global besides the default storage and the log callback;
+// The engine that is used where none is named: a threaded one, made on first use, whose operations end before the
+// process does by exit(). SetDefaultEngine replaces it (the old one lives as long as somebody holds it). For users the only global besides the default storage and the log callback;
 // LimitIsa and the switches of engine/cuda serve tests and the environment's variables.
 std::shared_ptr<Engine> DefaultEngine();
 void SetDefaultEngine(std::shared_ptr<Engine> engine);

@@ -1,6 +1,11 @@
-// Processes that fork.
+// Processes that fork, or end, while an engine is at work.
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -60,6 +65,32 @@ TEST(ProcessDeathTest, AForkIsToldThatItHasNoThreads) {
   engine->Push(prepared);
   engine->Wait(var);
   EXPECT_EQ(sum, 2);
+}
+
+// In the process that is to end: an operation is under way from before exit() until after its first handlers.
+[[noreturn]] void EndWhileAtWork(int said) {
+  static std::atomic<bool> is_ending{false};
+  const std::shared_ptr<Engine> engine = DefaultEngine();
+  std::atomic<bool> begun{false};
+  engine->Push({.name = "slow", .device = Cpu(), .writes = {engine->NewVar()}, .run = [&](const OpContext&) {
+                  begun = true;
+                  while (!is_ending) std::this_thread::yield();
+                  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                  (void)!write(said, "x", 1);
+                }});
+  while (!begun) std::this_thread::yield();
+  std::atexit([] { is_ending = true; });
+  std::exit(7);
+}
+
+TEST(ProcessDeathTest, WhatIsUnderWayEndsBeforeTheProcess) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EXIT(EndWhileAtWork(ends[1]), testing::ExitedWithCode(7), "");
+  close(ends[1]);
+  char said = 0;
+  EXPECT_EQ(read(ends[0], &said, 1), 1);
+  close(ends[0]);
 }
 
 }  // namespace
