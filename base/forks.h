@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <utility>
 
 namespace bindery {
 
@@ -22,6 +24,26 @@ class OfProcess {
 
   static std::atomic<int> forks;  // from the first process that has made one of these to this one
   int forks_;
+};
+
+// Owns what threads use. A fork leaves it as it is: there is no ending what they were at.
+template <class T>
+class UsedByThreads {
+ public:
+  explicit UsedByThreads(std::unique_ptr<T> value) : value_(std::move(value)) {}
+  ~UsedByThreads() {
+    if (!process_.IsHere()) (void)value_.release();
+  }
+  UsedByThreads(const UsedByThreads&) = delete;
+
+  bool IsHere() const { return process_.IsHere(); }
+  void Check(const char* what) const { process_.Check(what); }  // as OfProcess
+  T* operator->() const { return value_.get(); }
+  T& operator*() const { return *value_; }
+
+ private:
+  std::unique_ptr<T> value_;
+  OfProcess process_;
 };
 
 }  // namespace bindery
