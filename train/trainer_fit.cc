@@ -131,9 +131,7 @@ class Trainer::Fitting final : public Learner {
                                             trainer_.best_->first, trainer_.best_->second, Judged()));
     trainer_.best_.reset();
     trainer_.best_step_.reset();
-    Updater::Numbers numbers = trainer_.updater_->ToNumbers();
-    for (const char* name : {"schedule best", "schedule waited"}) numbers.erase(name);
-    trainer_.updater_->SetNumbers(numbers);
+    trainer_.updater_->JudgeAnew();
   }
 
   // Was the last batch that was taken the last of an epoch? One that ends a sweep with samples that were kept for it, and

@@ -142,6 +142,11 @@ class Updater {
   void Judge(double value, bool larger_is_better) {
     run_->schedule = schedule_->Judge(value, larger_is_better, run_->schedule);
   }
+  // What was best so far says nothing of what is to come: another value is shown to the schedule from now on.
+  void JudgeAnew() {
+    run_->schedule.best.reset();
+    run_->schedule.waited = 0;
+  }
   void NewEpoch() { ++run_->schedule.epoch; }  // tells the schedule that one is completed
   const std::optional<LossScaling>& loss_scaling() const { return loss_scaling_; }
   const LossScaleState& loss_scale() const { return run_->loss_scale; }  // of the next step
