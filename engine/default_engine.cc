@@ -1,3 +1,4 @@
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -7,6 +8,16 @@ namespace bindery {
 namespace {
 
 struct Default {
+  // exit() destroys no object of those who use the engine, but what its operations use: so it waits for them.
+  ~Default() {
+    if (!engine || engine.use_count() == 1) return;  // the engine itself does
+    try {
+      engine->WaitAll();
+    } catch (
+        const std::exception&) {  // nobody is there any more to be told; or a fork, or an operation that ends it all
+    }
+  }
+
   std::mutex mutex;
   std::shared_ptr<Engine> engine;
 };

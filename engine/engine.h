@@ -26,6 +26,9 @@
 // that was pushed stays in flight, and goes on if the device does. Destructors and WaitIdle wait until then. Only what
 // GPUs exchange by NCCL is ended, and fails (engine/threaded/watchdog.h).
 //
+// Processes. A fork has none of the threads: there Push, Prepare, Wait, WaitAll and Recover throw Error, and destructors
+// do not wait. An engine that is made there is its own.
+//
 // Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
 // Recover, which must not be called from an operation (they would wait for it: throws Error).
 #pragma once
@@ -134,8 +137,8 @@ std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options 
 // The oracle for tests, and the right engine for a debugger.
 std::shared_ptr<Engine> MakeInlineEngine();
 
-// The engine that is used where none is named: a threaded one, made on first use. SetDefaultEngine replaces it (the old
-// one lives as long as somebody holds it). For users the only global besides the default storage and the log callback;
+// The engine that is used where none is named: a threaded one, made on first use, whose operations end before the
+// process does by exit(). SetDefaultEngine replaces it (the old one lives as long as somebody holds it). For users the only global besides the default storage and the log callback;
 // LimitIsa and the switches of engine/cuda serve tests and the environment's variables.
 std::shared_ptr<Engine> DefaultEngine();
 void SetDefaultEngine(std::shared_ptr<Engine> engine);

@@ -21,6 +21,7 @@
 #include "executor/group/options.h"
 #include "executor/group/parameter_store.h"
 #include "executor/metric.h"
+#include "executor/sample_error.h"
 #include "executor/step_counter.h"
 #include "symbol/infer.h"
 #include "symbol/symbol.h"

@@ -184,8 +184,8 @@ Feed Trainer::BindFor(const DataIter& data, bool for_training) {
 class Trainer::AveragesInPlace {
  public:
   explicit AveragesInPlace(Trainer* trainer) : group_(*trainer->group_) {
-    if (!trainer->options_.use_average || !trainer->updater_) return;
-    const HostTensorMap averages = trainer->updater_->Averages();
+    if (!trainer->options_.use_average) return;
+    const HostTensorMap averages = trainer->Averages();
     if (averages.empty()) return;
     group_.GetParams(&params_, &aux_);
     HostTensorMap params = params_;

@@ -126,7 +126,8 @@ struct FitOptions {
   int64_t epoch_batches = 0;
   DataIter* validation = nullptr;
   // Folder; empty: none are written. That is done while the run goes on (Snapshot, train/extensions/snapshots.h): what it
-  // fails by, the next step throws, or the end, at which all are written.
+  // fails by, the next step throws, or the end, at which all are written. It is this run's meanwhile: Fit throws
+  // DataError if another one, of whatever process, is writing there.
   std::string checkpoints = {};
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case
   int keep = 3;                  // checkpoints kept
@@ -261,6 +262,7 @@ class Trainer {
   bool IsBest(const std::string& set, const std::string& metric, double value, bool larger);
   // Calls visit(batch) for the batches of a sweep, arranged for the group, until it returns false, or for so many.
   void Sweep(DataIter& data, int64_t batches, const std::function<bool(const BatchPtr&)>& visit);
+  HostTensorMap Averages() const;  // of trained parameters, also where only a checkpoint has them; none yet: empty
   std::vector<std::string> InputsWithoutValue() const;
   std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;
@@ -317,6 +319,7 @@ class Trainer {
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
   std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value
   std::atomic<bool> stop_{false}, save_{false};
+  std::optional<int64_t> best_step_;  // the last one of the best epoch so far; batches without a step do not leave it
 };
 
 }  // namespace bindery

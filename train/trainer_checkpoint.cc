@@ -106,9 +106,13 @@ void Trainer::TakeMetadata(const DataIter& train) {
 
 Model Trainer::ToAveragedModel() const {
   Model model = ToModel();
-  if (!updater_) return model;
-  for (auto& [name, value] : updater_->Averages()) model.params[name] = std::move(value);
+  for (auto& [name, value] : Averages()) model.params[name] = std::move(value);
   return model;
+}
+
+HostTensorMap Trainer::Averages() const {
+  if (updater_) return updater_->Averages();
+  return pending_ && pending_->step > 0 ? Updater::AveragesIn(pending_->state) : HostTensorMap();
 }
 
 std::map<std::string, std::string> Trainer::Info() const {
@@ -252,6 +256,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   balancer_ = std::move(balancer);
   const auto best = checkpoint.info.find(kBestValue);
   best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);
+  best_step_ = IsOfBestEpoch(checkpoint.info) ? std::optional(checkpoint.step) : std::nullopt;
 }
 
 }  // namespace bindery

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "executor/tuning.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/folder_lock.h"
 #include "train/checkpoint/run_info.h"
 #include "train/extensions/snapshots.h"
 #include "train/finite.h"
@@ -41,7 +42,9 @@ class Trainer::Fitting final : public Learner {
  public:
   Fitting(Trainer* trainer, DataIter* train, const FitOptions& options)
       : trainer_(*trainer), train_(*train), watched_(Watched(trainer->metric_->Get(), options.watch)),
-        feed_(trainer->BindFor(*train, true)), options_(options) {}
+        feed_(trainer->BindFor(*train, true)), options_(options) {
+    KeepJudging();
+  }
 
   void Update() override {
     new_epoch_ = false;
@@ -82,15 +85,12 @@ class Trainer::Fitting final : public Learner {
 
   Checkpoint ToCheckpoint() override {
     Checkpoint checkpoint = trainer_.ToCheckpoint(&train_);
-    if (options_.keep_best) SayWhetherBest(best_step_ == trainer_.updater_->step(), &checkpoint.info);
+    if (options_.keep_best) SayWhetherBest(trainer_.best_step_ == checkpoint.step, &checkpoint.info);
     return checkpoint;
   }
   void Restore(const Checkpoint& checkpoint) override {
     trainer_.Restore(checkpoint, &train_);
-    best_step_.reset();
-    if (IsOfBestEpoch(checkpoint.info)) best_step_ = checkpoint.step;
-    const bool others = !watched_.empty() && trainer_.best_ && trainer_.best_->first != Judged();
-    if (others && trainer_.epoch_ < options_.epochs) BeginJudgingAnew();  // else nothing is left to be judged
+    KeepJudging();
   }
   std::vector<std::string> model_names() const override { return {kMain}; }
   Model ToModel(const std::string& name) const override {
@@ -122,15 +122,17 @@ class Trainer::Fitting final : public Learner {
   const char* JudgedSet() const { return options_.validation ? "validation" : "training"; }
   std::string Judged() const { return fmt::format("{} {}", JudgedSet(), watched_); }
 
-  // The run so far was judged by something else: what was best by that says nothing now.
-  void BeginJudgingAnew() {
+  // Where the run so far, in this program or another, was judged by something else, what was best by that says nothing
+  // of what is to come.
+  void KeepJudging() {
+    if (watched_.empty() || !trainer_.best_ || trainer_.best_->first == Judged()) return;
+    if (trainer_.epoch_ >= options_.epochs) return;  // nothing is left to be judged
     LogLine(LogLevel::kWarning, fmt::format("epochs so far were judged by {}, the best of which had {:.6g}; this run "
                                             "goes by {}: which is the best begins anew",
                                             trainer_.best_->first, trainer_.best_->second, Judged()));
     trainer_.best_.reset();
-    Updater::Numbers numbers = trainer_.updater_->ToNumbers();
-    for (const char* name : {"schedule best", "schedule waited"}) numbers.erase(name);
-    trainer_.updater_->SetNumbers(numbers);
+    trainer_.best_step_.reset();
+    trainer_.updater_->JudgeAnew();
   }
 
   // Was the last batch that was taken the last of an epoch? One that ends a sweep with samples that were kept for it, and
@@ -227,7 +229,7 @@ class Trainer::Fitting final : public Learner {
     const bool larger = LargerIsBetter(watched_, options_.better);
     updater.Judge(value->second, larger);
     report_.best = trainer_.IsBest(JudgedSet(), watched_, value->second, larger);
-    if (report_.best) best_step_ = updater.step();
+    if (report_.best) trainer_.best_step_ = updater.step();
   }
 
   Trainer& trainer_;
@@ -237,8 +239,7 @@ class Trainer::Fitting final : public Learner {
   const FitOptions& options_;
   EpochReport report_;
   bool begun_ = false, new_epoch_ = false;
-  std::optional<int64_t> best_step_;  // the last one of the best epoch so far; batches without a step do not leave it
-  int64_t before_ = 0;                // samples of the epoch that were trained on before
+  int64_t before_ = 0;  // samples of the epoch that were trained on before
   std::chrono::steady_clock::time_point start_ = {};
 };
 
@@ -268,6 +269,7 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
 FitResult Trainer::FitAlone(DataIter& train, const FitOptions& options) {
   if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
   if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
+  const FolderLock lock = IsFirst() && !options.checkpoints.empty() ? FolderLock(options.checkpoints) : FolderLock();
   if (options_.tuning != Tuning::kOff && options.resume && !options.checkpoints.empty()) {  // before anything is bound
     if (const auto info = CheckpointStore(options.checkpoints, options.keep).NewestInfo()) {
       AdoptTuningChoices(ValueOf(*info, kTuningChoices));

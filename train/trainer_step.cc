@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "engine/kernels/flat.h"
 #include "engine/kernels/update.h"
+#include "executor/sample_error.h"
 #include "train/loop/steps_in_flight.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
@@ -131,8 +132,7 @@ std::string WhereNotFinite(const HostTensor& array, int batch_axis, const std::v
   std::string sample;
   if (batch_axis >= 0) {
     const int64_t number = status.element / array.shape().CountFrom(batch_axis + 1) % array.shape()[batch_axis];
-    sample = fmt::format(", of sample {} of the batch", number);
-    if (number < std::ssize(rows)) sample += fmt::format(", row {} of the data", rows[static_cast<size_t>(number)]);
+    sample = ", of " + SampleText(number, rows);
   }
   return fmt::format(" (element {} is {}{})", status.element, status.value, sample);
 }
@@ -147,7 +147,7 @@ std::string WhereNotFinite(const ExecutorGroup::Watched& watched, int64_t first_
   if (watched.type.batch_axis >= 0) {
     const Shape view = watched.type.SampleView();
     const int64_t of_share = status.element / view[2] % view[1];
-    sample = fmt::format(", of sample {} of the batch", first_sample + watched.first_sample + of_share);
+    sample = ", of " + SampleText(first_sample + watched.first_sample + of_share, {});
   }
   return fmt::format(" (the first such value is in \"{}\" on {}: element {} is {}{})", watched.name, watched.device,
                      status.element, status.value, sample);

@@ -88,6 +88,7 @@ std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operation operation, i
 
 void ThreadedState::Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload,
                          bool again) {
+  CheckProcess();
   const auto lock = Lock();
   CountChanges(operation->accesses);
   Pushed pushed{std::move(operation), std::move(payload)};
@@ -116,6 +117,7 @@ bool ThreadedState::Join(Device device) {
 }
 
 void ThreadedState::Part() noexcept {
+  if (!process_.IsHere()) return;
   const auto lock = Lock();
   if (--joins_ == 0) Release();
 }
@@ -207,6 +209,7 @@ void ThreadedState::Land() {
 }
 
 Worker* ThreadedState::FindWorker(Device device, Lane lane) {
+  CheckProcess();
   Backend& backend = Backend::Of(device);
   if (backend.host_addressable()) lane = Lane::kCompute;
   const auto lock = Lock();

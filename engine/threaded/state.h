@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/forks.h"
 #include "engine/engine.h"
 #include "engine/operation.h"
 #include "engine/threaded/run.h"
@@ -38,6 +39,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   void WaitAll();
   void Recover();
   std::optional<uint64_t> Version(const Var& var) {
+    CheckProcess();
     const auto lock = Lock();
     return failures_.VersionOf(var);
   }
@@ -62,6 +64,8 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
     }
     lock.lock();
   }
+  // Its threads, and who holds the mutex, are of the process that has made it.
+  void CheckProcess() const { process_.Check("the engine"); }
   Worker* FindWorker(Device device, Lane lane);
   static void Main(std::shared_ptr<ThreadedState> state, Worker* worker);
   void Work(Worker& worker);
@@ -108,6 +112,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   void Finish(Run& run, std::vector<Pushed>* finished);
   void Land();  // one less is in flight
 
+  const OfProcess process_;
   const int spin_microseconds_;
   std::mutex mutex_;
   std::condition_variable finished_;  // waited on by `sleepers_` threads in Wait, WaitAll, Recover, Stop

@@ -33,6 +33,7 @@ bool ThreadedState::Block(std::unique_lock<std::mutex>& lock, const Done& done, 
 }
 
 void ThreadedState::Wait(const VarPtr& var, bool tell) {
+  if (!tell && !process_.IsHere()) return;  // destructors
   CheckOutside(tell ? "Wait" : "WaitIdle");
   Waiter waiter;
   waiter.tell = tell;
@@ -87,6 +88,7 @@ void ThreadedState::Recover() {
 }
 
 void ThreadedState::Stop() noexcept {
+  if (!process_.IsHere()) return;  // nothing to be waited for, and whoever runs on keeps it
   const bool inside = current == this;
   if (!inside) SynchronizeStreams(/*patient=*/true);
   {
@@ -104,6 +106,7 @@ void ThreadedState::Stop() noexcept {
 }
 
 void ThreadedState::CheckOutside(const char* method) const {
+  CheckProcess();
   if (current == this) {
     Throw("{} was called from inside an operation; it would wait for that operation", method);
   }

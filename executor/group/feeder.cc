@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "executor/sample_error.h"
 
 namespace bindery {
 namespace {
@@ -19,34 +20,33 @@ const Batch& FirstOf(std::span<const BatchPtr> per_device) {
   return **given;
 }
 
-// Throws DataError for what a cast to whole numbers would change.
-void CheckWhole(const HostTensor& array, const DataDesc& desc) {
-  if (IsFloat(desc.dtype) || desc.dtype == DType::kBool) return;
-  const auto range_of = [](DType dtype) {
-    return Dispatch(dtype, []<class T>() {
-      return std::pair(LoadDouble(std::numeric_limits<T>::lowest()), LoadDouble(std::numeric_limits<T>::max()));
-    });
-  };
-  const auto [low, high] = range_of(desc.dtype);
-  if (!IsFloat(array.dtype())) {
-    const auto [lowest, highest] = range_of(array.dtype());
-    if (lowest >= low && highest <= high) return;
-  }
-  Dispatch(array.dtype(), [&, low = low, high = high]<class T>() {
-    const T* const values = static_cast<const T*>(array.raw());
-    for (int64_t i = 0; i < array.elements(); ++i) {
-      const double value = LoadDouble(values[i]);
-      if (value >= low && value <= high && value == std::trunc(value)) continue;
-      throw DataError(
-          fmt::format("\"{}\": expected values of {}, got {} (element {})", desc.name, desc.dtype, value, i));
-    }
+// What a cast of numbers to whole ones of this type leaves as they are.
+InputRanges::Range WholeNumbersOf(DType dtype) {
+  return Dispatch(dtype, []<class T>() {
+    using Limits = std::numeric_limits<T>;
+    // The largest number of 64 bits is none of a double's.
+    const double below = std::nextafter(std::ldexp(1.0, Limits::digits), 0);
+    return InputRanges::Range{.low = LoadDouble(Limits::lowest()), .high = std::min(LoadDouble(Limits::max()), below)};
   });
+}
+
+// Are all numbers of the one type numbers of the other, of whole ones?
+bool IsWithin(DType one, DType other) {
+  if (one == other || IsFloat(one)) return one == other;
+  const InputRanges::Range a = WholeNumbersOf(one), b = WholeNumbersOf(other);
+  return a.low >= b.low && a.high <= b.high;
+}
+
+// An array as (outer, rows, inner); without a batch axis it is one row.
+Shape RowView(const Shape& shape, int axis) {
+  if (axis < 0) return {1, 1, shape.Elements()};
+  return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
 }
 
 }  // namespace
 
 Feeder::Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine)
-    : spec_(spec), engine_(std::move(engine)),
+    : spec_(spec), engine_(std::move(engine)), ranges_(spec),
       inputs_(StepInput{.shares = std::vector<StepInput::Share>(
                             spec.options.devices.size(),
                             {.batch = {}, .staging = {}, .landed = std::vector<bool>(spec.num_inputs())})}),
@@ -103,6 +103,7 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
     if (!pieces || pieces->size() == 1) continue;  // how many devices have samples need not be known
     CheckPieces(*pieces, TypeOf(spec_.input(i)), is_cut ? 1 : NumBusy(spec_.Split(samples)), spec_.input(i).name);
   }
+  CheckValues(batch, *shapes, mode);
   return samples;
 }
 
@@ -119,6 +120,49 @@ Shape Feeder::ShapeOf(const Batch& batch, size_t i) const {
   const size_t place = i < num_data ? i : i - num_data;
   if (place >= on_host.size()) throw DataError(fmt::format("the batch has no array for \"{}\"", desc.name));
   return on_host[place].shape();
+}
+
+void Feeder::CheckValues(const Batch& batch, const std::vector<Shape>& shapes, Mode mode) const {
+  const auto& asked = ranges_.Of(shapes, mode);
+  const size_t num_data = spec_.options.data.size();
+  const bool with_labels = !spec_.options.labels.empty() && batch.num_labels() > 0;
+  for (size_t i = 0; i < (with_labels ? spec_.num_inputs() : num_data); ++i) {
+    if (PiecesOf(batch, i)) continue;
+    const HostTensor& array = i < num_data ? batch.data[i] : batch.label[i - num_data];
+    const DType dtype = spec_.input(i).dtype;
+    if (!IsFloat(dtype) && dtype != DType::kBool && !IsWithin(array.dtype(), dtype)) {
+      CheckRange(batch, i, array, WholeNumbersOf(dtype));
+    }
+    const auto [begin, end] = asked.equal_range(i);
+    for (auto range = begin; range != end; ++range) CheckRange(batch, i, array, range->second);
+  }
+}
+
+void Feeder::CheckRange(const Batch& batch, size_t input, const HostTensor& array,
+                        const InputRanges::Range& range) const {
+  const DataDesc& desc = spec_.input(input);
+  const Shape view = RowView(array.shape(), desc.BatchAxis());
+  const int64_t rows = desc.BatchAxis() < 0 ? 1 : view[1] - batch.pad;
+  const auto bad = Dispatch(array.dtype(), [&]<class T>() -> std::optional<std::pair<int64_t, double>> {
+    const T* const values = static_cast<const T*>(array.raw());
+    for (int64_t outer = 0; outer < view[0]; ++outer) {
+      const int64_t first = outer * view[1] * view[2];
+      for (int64_t at = first; at < first + rows * view[2]; ++at) {
+        const double value = LoadDouble(values[at]);
+        if (!range.Has(value)) return std::pair(at, value);
+      }
+    }
+    return std::nullopt;
+  });
+  if (!bad) return;
+  const auto [at, value] = *bad;
+  const std::string what = range.asks.empty()
+                               ? fmt::format("expected values of {}, got {}", desc.dtype, value)
+                               : fmt::format("{} is {}, which {} takes", value, range.Complaint(), range.asks);
+  if (desc.BatchAxis() < 0) Throw<DataError>("\"{}\": {} (element {})", desc.name, what, at);
+  const int64_t sample = at / view[2] % view[1];
+  throw SampleError(fmt::format("\"{}\": {} (element {}, of {})", desc.name, what, at, SampleText(sample, batch.index)),
+                    sample, RowOfSample(sample, batch.index));
 }
 
 Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) const {
@@ -158,12 +202,6 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
 std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches, Mode mode,
                                               const std::vector<SampleRange>& ranges) {
   const bool with_labels = !spec_.options.labels.empty() && FirstOf(batches).num_labels() > 0;
-  for (const BatchPtr& batch : batches) {
-    for (size_t i = 0; batch && i < (with_labels ? spec_.num_inputs() : spec_.options.data.size()); ++i) {
-      const size_t data = spec_.options.data.size();
-      if (!PiecesOf(*batch, i)) CheckWhole(i < data ? batch->data[i] : batch->label[i - data], spec_.input(i));
-    }
-  }
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->turn = std::exchange(turn_, (turn_ + 1) % Loader::kTurns);
   input->is_cut = batches.size() > 1;

@@ -15,6 +15,7 @@
 #include "executor/batch.h"
 #include "executor/group/bindings.h"
 #include "executor/group/device_feed.h"
+#include "executor/group/input_ranges.h"
 #include "executor/group/options.h"
 #include "executor/step_counter.h"
 
@@ -25,8 +26,9 @@ class Feeder {
   // `spec` stays the caller's.
   Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine);
 
-  // The shapes that a batch is computed in, its own, without padding rows; returns its samples, if it is batched. Throws
-  // DataError, ShapeError unless it can run in `mode`. `is_cut`: on one device, in place of a share.
+  // The shapes that a batch is computed in, its own, without padding rows; returns its samples, if it is batched.
+  // Throws DataError, ShapeError unless it can run in `mode`; SampleError for a value on the host that does not survive
+  // its cast, or that an operator cannot take (padding may be anything). `is_cut`: on one device, in place of a share.
   std::optional<int64_t> ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut = false) const;
   // One batch per device, as one. Throws DataError, ShapeError unless they fit together.
   struct Joined {
@@ -50,9 +52,12 @@ class Feeder {
  private:
   const std::vector<Tensor>* PiecesOf(const Batch& batch, size_t input) const;  // nullptr: it is on the host
   Shape ShapeOf(const Batch& batch, size_t input) const;
+  void CheckValues(const Batch& batch, const std::vector<Shape>& shapes, Mode mode) const;
+  void CheckRange(const Batch& batch, size_t input, const HostTensor& array, const InputRanges::Range& range) const;
 
   const GroupSpec& spec_;
   std::shared_ptr<Engine> engine_;
+  mutable InputRanges ranges_;  // remembers what it has found out
   PayloadPool<StepInput> inputs_;
   const bool adds_up_;  // a gradient is added to those of the runs before
   StepCounter steps_;

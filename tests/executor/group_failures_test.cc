@@ -282,7 +282,9 @@ TEST(GroupFailures, AGroupSharesWithinOneEngine) {
 
 // A failed step makes gradients fail; that of a device without samples is written as a whole and so is whole again.
 TEST(GroupFailures, AnIdleDeviceRecoversByItself) {
-  DataParallelExecutorGroup group(SmallNet(), SmallNetOptions(4));
+  // The label is computed, so that none but the device sees that it is none.
+  const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1");
+  DataParallelExecutorGroup group(SoftmaxOutput(x, Abs(Variable("softmax_label")), {}, "softmax"), SmallNetOptions(4));
   InitialiseEqually({&group}, 1);
   Batch bad = RandomBatch(4, 6, 3, 1);
   bad.label[0].Set(3, 99);  // no such class; on the second device

@@ -209,7 +209,8 @@ TEST(GroupUse, WholeNumbersFitTheBoundType) {
     HostTensor broken = numbers;
     broken.Set(2, wrong);
     EXPECT_EQ(MessageOf<DataError>([&] { group.Forward(Batch{.data = {broken.Cast(DType::kInt64)}}); }),
-              fmt::format("DataError: \"data\": expected values of uint8, got {} (element 2)", wrong));
+              fmt::format("DataError: \"data\": expected values of uint8, got {} (element 2, of sample 2 of the batch)",
+                          wrong));
   }
 }
 

@@ -172,5 +172,24 @@ TEST(TrainerAverage, ResumedItEndsInTheSameBits) {
   EXPECT_THROW(without.Fit(again, {.epochs = 4, .checkpoints = folder, .resume = true}), CheckpointError);
 }
 
+// Before anything is bound for training again.
+TEST(TrainerAverage, IsInUseAfterARestore) {
+  ArrayIter data = Digits(/*shuffle=*/false);
+  Trainer trainer(ModelByName("mlp"), OptionsOf("ema(0.9)", true));
+  trainer.Fit(data, {.epochs = 1});
+  const NamedValues expected = trainer.Score(data);
+  const Model averages = trainer.ToAveragedModel();
+  const Checkpoint checkpoint = trainer.ToCheckpoint(&data);
+  for (const bool is_bound : {false, true}) {
+    ArrayIter again = Digits(/*shuffle=*/false);
+    Trainer restored(ModelByName("mlp"), OptionsOf("ema(0.9)", true));
+    if (is_bound) restored.Score(again);
+    restored.Restore(checkpoint, &again);
+    EXPECT_EQ(restored.Score(again), expected) << is_bound;
+    EXPECT_EQ(restored.ToAveragedModel().params, averages.params);
+    EXPECT_EQ(restored.ToModel().params, checkpoint.model.params);  // they were in place while it scored
+  }
+}
+
 }  // namespace
 }  // namespace bindery

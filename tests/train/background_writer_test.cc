@@ -2,10 +2,14 @@
 #include "train/checkpoint/background_writer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "base/files.h"
 #include "tests/message_of.h"
@@ -141,6 +145,62 @@ TEST_F(BackgroundWriterTest, AFailedRunWaitsForTheWriter) {
   loop.Extend(Snapshot({.folder = folder_, .trigger = EveryIterations(3), .autoload = false}));
   EXPECT_THROW(loop.Run(), DataError);
   EXPECT_EQ(Checkpoints(), (std::vector<std::string>{"step-0000000003.ckpt"}));
+}
+
+// In the process that is to end: the writer is held back until exit() has begun.
+[[noreturn]] void EndWhileWriting(const std::string& folder, int status) {
+  static std::optional<Gate> gate;
+  gate.emplace(folder);
+  Counter learner;
+  Loop loop(&learner, UntilIteration(6));
+  loop.Extend(Snapshot({.folder = folder, .trigger = AtIterations({3}), .autoload = false}));
+  loop.Extend({.name = "ends", .trigger = AtIterations({4}), .run = [&](Loop&) {
+                 gate->AwaitWriter();
+                 std::atexit([] { gate->Open(); });
+                 std::exit(status);
+               }});
+  loop.Run();
+  _exit(99);
+}
+
+using BackgroundWriterDeathTest = BackgroundWriterTest;
+
+TEST_F(BackgroundWriterDeathTest, AProcessThatEndsWaitsForTheWriter) {
+  SetLogCallback(nullptr);
+  EXPECT_EXIT(EndWhileWriting(folder_, 7), testing::ExitedWithCode(7), "");
+  EXPECT_EQ(Checkpoints(), (std::vector<std::string>{"step-0000000003.ckpt"}));
+  EXPECT_EQ(CheckpointStore(folder_).LoadNewest()->step, 3);
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".bindery-")) << entry.path();
+  }
+}
+
+// A run has its folder for itself, from its first step to its last.
+TEST_F(BackgroundWriterTest, OneRunAtATimeWritesToAFolder) {
+  const SnapshotOptions options{.folder = folder_, .trigger = EveryIterations(2), .autoload = false};
+  Counter learner;
+  Loop loop(&learner, UntilIteration(3));
+  loop.Extend(Snapshot(options));
+  std::string said;
+  loop.Extend({.name = "other", .trigger = AtIterations({2}), .run = [&](Loop&) {
+                 std::thread([&] {
+                   Counter another;
+                   Loop second(&another, UntilIteration(5));
+                   second.Extend(Snapshot(options));
+                   said = MessageOf<DataError>([&] { second.Run(); });
+                   EXPECT_EQ(second.now().iteration, 0);
+                 }).join();
+               }});
+  loop.Run();
+  EXPECT_EQ(said, "DataError: another training is writing to \"" + folder_ + "\": another thread of this process");
+  EXPECT_EQ(Checkpoints(), (std::vector<std::string>{"step-0000000002.ckpt", "step-0000000003.ckpt"}));
+  EXPECT_FALSE(fs::exists(folder_ + "/.lock"));
+  Counter another;  // an error ends it, too
+  another.fails_at = 3;
+  Loop second(&another, UntilIteration(5));
+  second.Extend(Snapshot(options));
+  EXPECT_THROW(second.Run(), DataError);
+  EXPECT_FALSE(fs::exists(folder_ + "/.lock"));
 }
 
 }  // namespace

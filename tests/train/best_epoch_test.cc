@@ -206,5 +206,40 @@ TEST_F(BestEpochTest, AResumeThatWatchesAnotherMetricBeginsAnew) {
   EXPECT_EQ(Run(20, "sgd(lr=0)", fit).size(), 3u);
 }
 
+// A second Fit goes on from what the first judged, and compares it with nothing else.
+TEST_F(BestEpochTest, ASecondFitGoesOn) {
+  options_.schedule = "plateau(factor=0.5, patience=0)";
+  options_.optimizer = "sgd(lr=0.1)";
+  ArrayIter train = Digits(1, true), test = Digits(5, false);
+  Trainer trainer(ModelByName("mlp"), options_);
+  std::vector<EpochReport> reports;
+  FitOptions fit = {.validation = &test,
+                    .checkpoints = folder_,
+                    .keep = 1,
+                    .keep_best = true,
+                    .on_epoch = [&](const EpochReport& report) { reports.push_back(report); },
+                    .watch = "cross-entropy"};
+  for (fit.epochs = 1; fit.epochs <= 4; ++fit.epochs) trainer.Fit(train, fit);
+  std::vector<EpochReport> whole = Run(4, "sgd(lr=0.1)", {.watch = "cross-entropy"});
+  ASSERT_EQ(reports.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(reports[i].best, whole[i].best) << i;
+    EXPECT_EQ(reports[i].learning_rate, whole[i].learning_rate) << i;
+  }
+  EXPECT_EQ(log_.find("judged by"), std::string::npos) << log_;
+  fit.epochs = 5;
+  fit.watch = "accuracy";
+  trainer.Fit(train, fit);
+  EXPECT_NE(log_.find("epochs so far were judged by validation cross-entropy"), std::string::npos) << log_;
+  EXPECT_TRUE(reports.back().best);
+  EXPECT_EQ(reports.back().learning_rate, reports[3].learning_rate);
+  EXPECT_EQ(Best(), fmt::format("step-{:010}.ckpt", reports.back().step));
+  // One that makes no step saves the same place anew.
+  fit.epochs = 6;
+  trainer.RequestStop();
+  trainer.Fit(train, fit);
+  EXPECT_EQ(Best(), fmt::format("step-{:010}.ckpt", reports.back().step));
+}
+
 }  // namespace
 }  // namespace bindery

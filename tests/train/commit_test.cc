@@ -74,7 +74,8 @@ TEST_F(CommitTest, AGradientThatIsNotFiniteChangesNothing) {
 
 // A GPU's kernel can only tell of it when all that follows is enqueued already.
 TEST(Commit, AnIndexThatNamesNothingChangesNothing) {
-  const Symbol words = Embedding(Variable("data"), {.input_dim = 5, .output_dim = 3}, "table");
+  // They are computed, so that none but the devices see what they are.
+  const Symbol words = Embedding(Abs(Variable("data")), {.input_dim = 5, .output_dim = 3}, "table");
   DataParallelExecutorGroup group(MakeLoss(FullyConnected(words, {.num_hidden = 2}, "fc"), {}, "loss"),
                                   {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}});
   group.SetParams({{"table_weight", HostTensor::Full(DType::kFloat32, {5, 3}, 0.5)},
@@ -89,7 +90,8 @@ TEST(Commit, AnIndexThatNamesNothingChangesNothing) {
 }
 
 TEST(Commit, ALabelThatNamesNothingChangesNothing) {
-  const Symbol classes = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), label = Variable("label");
+  // It is computed, so that none but the devices see what it is.
+  const Symbol classes = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), label = Abs(Variable("label"));
   const Symbol losses[] = {SoftmaxOutput(classes, label, {}, "softmax"),
                            MakeLoss(SoftmaxCrossEntropy(classes, label, {}, LossReduction::kNone, {}, "softmax"))};
   for (const auto& [loss, bad] : {std::pair{losses[0], 7.0}, {losses[1], 7.0}, {losses[0], 1.5}, {losses[1], 1.5}}) {
@@ -114,6 +116,31 @@ TEST(Commit, ALabelThatNamesNothingChangesNothing) {
     EXPECT_EQ(message.find("\"softmax"), message.rfind("\"softmax")) << message;
     EXPECT_EQ(StateOf(group, updater), before);
   }
+}
+
+// What a batch brings is refused before the step has begun.
+TEST(Commit, ALabelOfTheBatchThatNamesNothingBeginsNoStep) {
+  const Symbol classes = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc");
+  DataParallelExecutorGroup group(
+      SoftmaxOutput(classes, Variable("label"), {}, "softmax"),
+      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}, .labels = {{"label", {4}}}});
+  group.SetParams(
+      {{"fc_weight", HostTensor::Full(DType::kFloat32, {3, 2}, 0.5)}, {"fc_bias", HostTensor(DType::kFloat32, {3})}},
+      {});
+  Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+  const State before = StateOf(group, updater);
+  Batch batch = DataOf(1);
+  batch.label = {HostTensor(DType::kFloat32, {4})};
+  const Batch good = batch;
+  batch.label[0].Set(3, 7);
+  EXPECT_EQ(MessageOf<DataError>([&] { updater.Update(std::make_shared<const Batch>(batch)); }),
+            "DataError: \"label\": 7 is not in 0..2, which SoftmaxOutput \"softmax\" takes (element 3, of sample 3 of "
+            "the batch)");
+  EXPECT_EQ(updater.step(), 0);
+  EXPECT_EQ(StateOf(group, updater), before);
+  updater.Update(std::make_shared<const Batch>(good));
+  updater.WaitFor(1);
+  EXPECT_NE(StateOf(group, updater), before);
 }
 
 TEST_F(CommitTest, NothingMovesAfterAFailureUntilItIsForgiven) {

@@ -12,7 +12,6 @@
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
-#include "train/extensions/guards.h"
 #include "train/extensions/snapshots.h"
 #include "train/loop/loop.h"
 
@@ -212,22 +211,6 @@ TEST(ModelLearner, SchedulesHearOfEpochs) {
     EXPECT_EQ(rates, automatic ? (std::vector<double>{0.1, 0.1, 0.05, 0.025, 0.025, 0.0125})
                                : (std::vector<double>{0.1, 0.1, 0.1, 0.1, 0.05, 0.05}));
   }
-}
-
-TEST(ModelLearner, PlateausHearOfValues) {
-  ArrayIter points = Points();
-  TrainedModelOptions options = Regression();
-  options.schedule = "plateau(factor=0.5, patience=0)";
-  TrainedModel model(Linear(), PointsOn(1), options);
-  ModelLearner learner({.iterators = {{"main", &points}}, .models = {{"main", &model}}});
-  Loop loop(&learner, UntilIteration(4));
-  double value = 1;
-  loop.Extend({.name = "values", .trigger = Always(), .priority = kWrites, .run = [&](Loop& l) {
-                 l.observation().Report("loss", value += 1, 1);
-               }});
-  loop.Extend(JudgeBy("loss", "main", EveryIterations(2)));
-  loop.Run();  // judged by 2.5, then by 4.5
-  EXPECT_EQ(model.updater().LearningRate(), 0.05);
 }
 
 TEST(ModelLearner, ReportsEveryReplicaAndAll) {

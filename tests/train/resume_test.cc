@@ -229,5 +229,14 @@ TEST_F(ResumeTest, AnUpdaterServesAtMost64Devices) {
             "Error: an updater serves at most 64 devices, got 65");
 }
 
+// What a loop keeps in a checkpoint for itself is told from parameters, whatever these are called.
+TEST_F(ResumeTest, ParametersMayBeCalledAsTheLoopCallsWhatIsItsOwn) {
+  const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 10}, "loop/fc"), {}, "softmax");
+  std::filesystem::remove_all(folder_);
+  ArrayIter data = Digits();
+  Trainer(net, options_).Fit(data, {.epochs = 1, .checkpoints = folder_});
+  EXPECT_EQ(Resume(net, options_).steps, 6);
+}
+
 }  // namespace
 }  // namespace bindery

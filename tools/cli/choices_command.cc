@@ -9,9 +9,11 @@
 
 #include "base/names.h"
 #include "engine/kernels/update.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "train/metrics/metric_kinds.h"
 
 namespace bindery::cli {
 namespace {
@@ -33,6 +35,14 @@ struct Choices {
   const char* about;
   std::vector<Choice> choices;
 };
+
+std::vector<Choice> Metrics() {
+  std::vector<Choice> choices;
+  for (const MetricKind& kind : MetricKinds()) {
+    choices.push_back({fmt::format("{}({})", kind.name, kind.settings), std::string(kind.doc)});
+  }
+  return choices;
+}
 
 // Names and settings are those of the rules themselves (engine/kernels/update_rules.cc).
 std::vector<Choice> Optimizers() {
@@ -108,21 +118,7 @@ const std::vector<Choices>& AllChoices() {
        "and cross-entropy of probabilities of classes, accuracy of an SVMOutput, accuracy and rmse of a "
        "LogisticRegressionOutput, rmse and mae of numbers, loss of a loss of one's own. In a program there are "
        "also metrics of one's own ([how](own_loss_and_metric.md)).",
-       {{"accuracy()", "the share of samples whose largest score is that of their label"},
-        {"top-k(k=5)", "the share of samples whose label is among the k largest scores"},
-        {"cross-entropy(eps=1e-12)", "the mean of -log(p + eps), p the probability of the label"},
-        {"nll(eps=1e-12)", "the same by another name"},
-        {"perplexity()", "e to the mean of -log p"},
-        {"f1(average=micro)",
-         "of two classes: 2 tp / (2 tp + fp + fn) of class 1; of all that was counted, or by average=macro the mean of "
-         "batches"},
-        {"mcc(average=micro)", "of two classes: Matthews' correlation"},
-        {"pcc(classes=2)", "the same of so many classes"},
-        {"mse([output], [label])", "of numbers: the mean of (output - label)^2"},
-        {"rmse([output], [label])", "its root"},
-        {"mae([output], [label])", "of numbers: the mean of |output - label|"},
-        {"pearson(average=micro, [output], [label])", "of numbers: Pearson's correlation"},
-        {"loss([output])", "the mean of an output, or of all, as of a MakeLoss"}}},
+       Metrics()},
       {"initializers",
        "`--initializer`, `TrainerOptions::initializer`, for parameters whose names end in weight, or by patterns of "
        "names, the first that fits: \"embed_*: normal(0.02), xavier\". Biases, beta and running means begin as 0, "

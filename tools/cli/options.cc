@@ -1,7 +1,5 @@
 #include "tools/cli/options.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -265,11 +263,11 @@ void MakeOutputFolder(const std::string& option, const std::string& path) {
   CheckWritable(option, path);
 }
 
-void LockFolder(const std::string& option, const std::string& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // stays open: that is the lock
-  // Where the file system has no locks, there is none.
-  if (folder >= 0 && ::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    Throw<DataError>("{}: another training is writing to \"{}\"", option, path);
+FolderLock LockFolder(const std::string& option, const std::string& path) {
+  try {
+    return FolderLock(path);
+  } catch (const DataError& error) {
+    Throw<DataError>("{}: {}", option, error.message());
   }
 }
 

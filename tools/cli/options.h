@@ -11,6 +11,7 @@
 #include "symbol/model.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "train/checkpoint/folder_lock.h"
 #include "train/data/data_iter.h"
 #include "train/trainer.h"
 #include "train/weights/weights.h"
@@ -138,8 +139,7 @@ void CheckDifferent(const std::vector<std::pair<std::string, std::string>>& outp
 // DataError.
 void CheckOutputFile(const std::string& option, const std::string& path);
 void MakeOutputFolder(const std::string& option, const std::string& path);
-// Keeps other processes' LockFolder out as long as this process lives: two trainings would remove each other's
-// checkpoints. Throws DataError if another one is there.
-void LockFolder(const std::string& option, const std::string& path);
+// A FolderLock, whose error names the option.
+FolderLock LockFolder(const std::string& option, const std::string& path);
 
 }  // namespace bindery::cli

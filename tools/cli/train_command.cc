@@ -30,6 +30,7 @@
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/folder_lock.h"
 #include "train/extensions/reports.h"
 
 namespace bindery::cli {
@@ -47,6 +48,7 @@ class TrainCommand : public TrainArguments {
   bool IsFirst() const { return !processes_ || processes_->rank() == 0; }
   void TakeOverOptions();
   void CheckSameValidation(const OptionTexts& before, const std::string& source) const;
+  FolderLock TakeFolder() const;
   std::unique_ptr<GoingBack> PrepareFolder() const;  // nullptr, unless the run goes back
   std::string Judged(const TrainerOptions& options) const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
@@ -169,11 +171,16 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const LabelCounts& coun
   }
 }
 
-// Of checkpoints: there, ours alone, and with those of an earlier run only if these are to be continued or replaced.
+// Of checkpoints: there, and ours alone.
+FolderLock TrainCommand::TakeFolder() const {
+  if (checkpoints.empty() || !IsFirst()) return {};
+  MakeOutputFolder("--checkpoints", checkpoints);
+  return LockFolder("--checkpoints", checkpoints);
+}
+
+// With checkpoints of an earlier run only if these are to be continued or replaced.
 std::unique_ptr<GoingBack> TrainCommand::PrepareFolder() const {
   if (checkpoints.empty() || !IsFirst()) return nullptr;
-  MakeOutputFolder("--checkpoints", checkpoints);
-  LockFolder("--checkpoints", checkpoints);
   const std::optional<std::string> earlier = CheckpointStore(checkpoints).AheadOf(-1);
   if (resume && !earlier) HintAtCheckpoints(checkpoints);
   if (from_best && earlier) return std::make_unique<GoingBack>(CheckpointStore(checkpoints));
@@ -255,6 +262,7 @@ int TrainCommand::Train() {
   options.multipliers = Multipliers(made.model);
   const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model, *made.train);
+  const FolderLock lock = TakeFolder();
   // Later checkpoints have their names again if the run ends by an error before its first step: it was refused for
   // another seed or batch size, say.
   const std::unique_ptr<GoingBack> back = PrepareFolder();

@@ -19,6 +19,7 @@
 #include "train/data/text.h"
 #include "train/finite.h"
 #include "train/label_scaling.h"
+#include "train/metrics/metric_kinds.h"
 
 namespace bindery::cli {
 namespace {
@@ -254,12 +255,11 @@ std::vector<std::string> ParseMetrics(const std::string& metrics) {
 void CheckMetrics(const std::string& metrics, const Model& model, const DataIter& data) {
   const Symbol& symbol = model.symbol;
   const bool numbers = GivesNumbers(model);
-  const std::vector<std::string> calls = SplitCalls(metrics);
-  for (const char* of_classes : {"accuracy", "top-k", "cross-entropy", "nll", "perplexity", "f1", "mcc", "pcc"}) {
-    const auto is_it = [&](const std::string& call) { return call.substr(0, call.find('(')) == of_classes; };
-    if (!numbers || std::ranges::none_of(calls, is_it)) continue;
+  for (const std::string& call : SplitCalls(metrics)) {
+    const MetricKind* const kind = FindMetricKind(CallText("metric", call).name());
+    if (!numbers || !kind || kind->needs != MetricNeeds::kClasses) continue;
     throw UsageError(fmt::format(
-        "--metrics: {} is of classes, but the model gives numbers: take mse, rmse, mae or pearson", of_classes));
+        "--metrics: {} is of classes, but the model gives numbers: take mse, rmse, mae or pearson", kind->name));
   }
   const auto of_one = [](DataDesc description) {
     if (description.BatchAxis() >= 0) description.shape.Set(description.BatchAxis(), 1);

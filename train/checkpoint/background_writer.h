@@ -1,4 +1,5 @@
-// Writes checkpoints to a store in a thread of its own, one at a time, while training goes on. Private to train/.
+// Writes checkpoints to a store in a thread of its own, one at a time, while training goes on. A process that ends by
+// exit(), or by main's return, waits for what is being written; errors are logged then. Private to train/.
 // Thread safety: one thread at a time, beside the writer's own.
 #pragma once
 

@@ -17,6 +17,12 @@ namespace fs = std::filesystem;
 
 constexpr const char *kBestEpoch = "best epoch", *kThis = "this", *kAnother = "another";
 
+// A run may be writing there: it removes the best one when there is a better one.
+bool IsGone(const std::string& path) {
+  std::error_code error;
+  return !fs::exists(path, error) && !error;
+}
+
 }  // namespace
 
 void SayWhetherBest(bool is_best, std::map<std::string, std::string>* info) {
@@ -31,19 +37,30 @@ bool IsOfBestEpoch(const std::map<std::string, std::string>& info) {
 }
 
 std::optional<std::string> FindBest(const CheckpointStore& store) {
-  const std::vector<std::string> paths = store.List();
-  for (const std::string& path : std::views::reverse(paths)) {
-    try {
-      if (IsOfBestEpoch(LoadCheckpointInfo(path))) return path;
-    } catch (const CheckpointError&) {  // LoadNewest complains of it
+  for (bool any_is_gone = true; any_is_gone;) {
+    any_is_gone = false;
+    const std::vector<std::string> paths = store.List();
+    for (const std::string& path : std::views::reverse(paths)) {
+      try {
+        if (IsOfBestEpoch(LoadCheckpointInfo(path))) return path;
+      } catch (const CheckpointError&) {  // LoadNewest complains of it
+        any_is_gone |= IsGone(path);
+      }
     }
   }
   return std::nullopt;
 }
 
 std::optional<Checkpoint> LoadBest(const CheckpointStore& store) {
-  const std::optional<std::string> path = FindBest(store);
-  return path ? std::optional(LoadCheckpoint(*path)) : std::nullopt;
+  for (;;) {
+    const std::optional<std::string> path = FindBest(store);
+    if (!path) return std::nullopt;
+    try {
+      return LoadCheckpoint(*path);
+    } catch (const CheckpointError&) {
+      if (!IsGone(*path)) throw;
+    }
+  }
 }
 
 std::optional<std::string> GoBackToBest(const CheckpointStore& store) {

@@ -42,7 +42,7 @@ std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path);
 
 // A folder of checkpoints "step-0000001234.ckpt". Half-written files of a killed run are ignored, and removed by Save;
 // not so those that somebody is just writing there (base/files.h).
-// Thread safety: one thread at a time; one process writes, of any number that read.
+// Thread safety: one thread at a time; one process writes, of any number that read: trainings hold a FolderLock.
 class CheckpointStore {
  public:
   // keep >= 1, else Error; the folder is made on the first save.

@@ -132,19 +132,28 @@ std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
   return path;
 }
 
+// A run may be writing there: it removes what was the newest a moment ago, and then there are newer ones.
 std::optional<Checkpoint> CheckpointStore::LoadNewest() const {
-  const std::vector<std::string> paths = List();
+  std::set<std::string> tried;
   std::string complaint;
-  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
-    try {
-      return LoadCheckpoint(*path);
-    } catch (const CheckpointError& error) {
-      LogLine(LogLevel::kWarning, fmt::format("skipping a damaged checkpoint: {}", error.message()));
-      if (complaint.empty()) complaint = error.message();
+  for (;;) {
+    std::vector<std::string> paths = List();
+    std::erase_if(paths, [&](const std::string& path) { return tried.contains(path); });
+    if (paths.empty()) break;
+    for (const std::string& path : std::views::reverse(paths)) {
+      tried.insert(path);
+      try {
+        return LoadCheckpoint(path);
+      } catch (const CheckpointError& error) {
+        std::error_code unknown;
+        if (!fs::exists(path, unknown) && !unknown) continue;
+        LogLine(LogLevel::kWarning, fmt::format("skipping a damaged checkpoint: {}", error.message()));
+        if (complaint.empty()) complaint = error.message();
+      }
     }
   }
-  if (paths.empty()) return std::nullopt;
-  Throw<CheckpointError>("none of the {} checkpoints in \"{}\" can be read; the newest: {}", paths.size(), folder_,
+  if (complaint.empty()) return std::nullopt;
+  Throw<CheckpointError>("none of the {} checkpoints in \"{}\" can be read; the newest: {}", tried.size(), folder_,
                          complaint);
 }
 

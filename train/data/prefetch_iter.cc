@@ -9,13 +9,15 @@ namespace bindery {
 PrefetchIter::PrefetchIter(std::unique_ptr<DataIter> source, int depth)
     : source_(std::move(source)), depth_(static_cast<size_t>(depth)), data_(source_->ProvideData()),
       label_(source_->ProvideLabel()), batch_size_(source_->batch_size()), samples_(source_->samples()),
-      parts_(source_->parts()) {
+      parts_(source_->parts()), queue_(std::make_unique<Queue>()) {
   if (depth < 1) Throw("PrefetchIter: expected a depth of at least 1, got {}", depth);
   handed_out_ = Describe(nullptr);
   Start();
 }
 
-PrefetchIter::~PrefetchIter() { Stop(); }
+PrefetchIter::~PrefetchIter() {
+  if (queue_.IsHere()) Stop();
+}
 
 PrefetchIter::Item PrefetchIter::Describe(std::shared_ptr<const Batch> batch) const {
   return {.batch = std::move(batch),
@@ -36,47 +38,49 @@ void PrefetchIter::Run() {
       item.error = std::current_exception();
     }
     const bool last = item.last();
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
-    if (stop_) return;
-    ready_.push_back(std::move(item));
-    changed_.notify_all();
+    std::unique_lock lock(queue_->mutex);
+    queue_->changed.wait(lock, [&] { return queue_->stop || queue_->ready.size() < depth_; });
+    if (queue_->stop) return;
+    queue_->ready.push_back(std::move(item));
+    queue_->changed.notify_all();
     if (last) return;
   }
 }
 
 void PrefetchIter::Start() {
-  stop_ = false;
-  thread_ = std::thread([this] { Run(); });
+  queue_->stop = false;
+  queue_->thread = std::thread([this] { Run(); });
 }
 
 void PrefetchIter::Stop() {
   {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
+    std::lock_guard lock(queue_->mutex);
+    queue_->stop = true;
+    queue_->changed.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
-  ready_.clear();
+  if (queue_->thread.joinable()) queue_->thread.join();
+  queue_->ready.clear();
 }
 
 std::shared_ptr<const Batch> PrefetchIter::Next() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !ready_.empty(); });
-  if (ready_.front().error) std::rethrow_exception(ready_.front().error);
-  if (ready_.front().last()) {  // stays, for the calls after this one
-    handed_out_ = ready_.front();
+  queue_.Check("the iterator");
+  std::unique_lock lock(queue_->mutex);
+  queue_->changed.wait(lock, [&] { return !queue_->ready.empty(); });
+  if (queue_->ready.front().error) std::rethrow_exception(queue_->ready.front().error);
+  if (queue_->ready.front().last()) {  // stays, for the calls after this one
+    handed_out_ = queue_->ready.front();
     return nullptr;
   }
-  handed_out_ = std::move(ready_.front());
-  ready_.pop_front();
-  changed_.notify_all();
+  handed_out_ = std::move(queue_->ready.front());
+  queue_->ready.pop_front();
+  queue_->changed.notify_all();
   return std::exchange(handed_out_.batch, nullptr);
 }
 
 // Stops the thread, moves the source, and goes on from there; if that fails, from where the caller was. If that fails
 // too, Next reports it and never waits in vain.
 void PrefetchIter::Restart(const std::function<void()>& move) {
+  queue_.Check("the iterator");
   Stop();
   try {
     move();
@@ -91,7 +95,7 @@ void PrefetchIter::Restart(const std::function<void()>& move) {
     } catch (...) {
       Item failure;
       failure.error = std::current_exception();
-      ready_.push_back(std::move(failure));
+      queue_->ready.push_back(std::move(failure));
     }
     std::rethrow_exception(refusal);
   }

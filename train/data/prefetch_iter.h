@@ -1,7 +1,8 @@
 // PrefetchIter: prepares the next batches of another iterator on a thread of its own, while the last one is trained.
 //
 // What it hands out, and its state at every moment, are those of the other iterator used alone: errors come where their
-// batch would have, and SaveState gives the place behind the last batch handed out, not that of the thread.
+// batch would have, and SaveState gives the place behind the last batch handed out, not that of the thread. In a fork,
+// which has no such thread, Next, Reset and LoadState throw Error.
 #pragma once
 
 #include <condition_variable>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/forks.h"
 #include "train/data/data_iter.h"
 
 namespace bindery {
@@ -62,18 +64,21 @@ class PrefetchIter : public DataIter {
   void Start();
   void Restart(const std::function<void()>& move);
 
-  const std::unique_ptr<DataIter> source_;
+  struct Queue {
+    std::mutex mutex;  // guards:
+    std::condition_variable changed;
+    std::deque<Item> ready;
+    bool stop = false;
+
+    std::thread thread;
+  };
+
+  const UsedByThreads<DataIter> source_;
   const size_t depth_;
   const std::vector<DataDesc> data_, label_;
   const int64_t batch_size_, samples_, parts_;
   Item handed_out_;  // its batch is not kept
-
-  std::mutex mutex_;  // guards:
-  std::condition_variable changed_;
-  std::deque<Item> ready_;
-  bool stop_ = false;
-
-  std::thread thread_;
+  const UsedByThreads<Queue> queue_;
 };
 
 }  // namespace bindery

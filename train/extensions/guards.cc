@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
 
@@ -24,6 +27,7 @@ Extension JudgeBy(const std::string& value, const std::string& model, Trigger tr
   struct State {
     Trigger trigger;
     RunningMean mean = {};
+    std::string before = {};  // the value that a restored run was judged by, if that was another
   };
   const auto state = std::make_shared<State>(State{std::move(trigger)});
   return {.name = "judge " + model,
@@ -31,17 +35,29 @@ Extension JudgeBy(const std::string& value, const std::string& model, Trigger tr
           .priority = kEdits,
           .run =
               [=](Loop& loop) {
+                if (!state->before.empty()) {
+                  LogLine(LogLevel::kWarning, fmt::format("the schedule of \"{}\" so far went by \"{}\"; it goes by "
+                                                          "\"{}\" now: which is the best begins anew",
+                                                          model, std::exchange(state->before, {}), value));
+                  loop.learner().updater(model).JudgeAnew();
+                }
                 if (const Observation::Value* reported = loop.observation().Find(value)) state->mean.Add(*reported);
                 if (!state->trigger.Due(loop.now(), loop.observation()) || !state->mean.any()) return;
                 loop.learner().updater(model).Judge(std::exchange(state->mean, {}).value(),
                                                     LargerIsBetter(value, better));
               },
           .serialize =
-              [state](Archive* archive) {
-                Archive trigger = archive->In("trigger"), mean = archive->In("mean");
+              [=](Archive* archive) {
+                Archive trigger = archive->In("trigger"), mean = archive->In("mean"), judged = archive->In("value");
                 state->trigger.Serialize(&trigger);
-                if (archive->reading()) state->mean = {};
-                if (archive->reading() ? !mean.empty() : state->mean.any()) state->mean.Serialize(&mean);
+                std::string name = value;
+                if (!archive->reading() || !judged.empty()) judged.Text("name", &name);
+                if (archive->reading()) {
+                  state->mean = {};
+                  state->before = name == value ? "" : name;
+                }
+                const bool has_mean = archive->reading() ? !mean.empty() && name == value : state->mean.any();
+                if (has_mean) state->mean.Serialize(&mean);
               }};
 }
 

@@ -13,7 +13,8 @@ namespace bindery {
 Extension FailOnBadNumbers(Trigger trigger = EveryEpochs());
 
 // Shows a model's schedule the mean of a value since the last time: how `plateau` learns of it. Which is better says
-// LargerIsBetter. (Trainer::Fit shows it the first metric of each epoch by itself.)
+// LargerIsBetter. A run that goes on by another value than before looks for the best anew. (Trainer::Fit shows it the
+// metric that it watches by itself.)
 Extension JudgeBy(const std::string& value, const std::string& model = "main", Trigger trigger = EveryEpochs(),
                   Better better = Better::kAuto);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "train/checkpoint/background_writer.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/folder_lock.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
 
@@ -22,20 +23,23 @@ class Saver {
       : options_(std::move(options)), writer_(CheckpointStore(options_.folder, options_.keep)) {}
 
   void Begin(Loop& loop) {
-    if (options_.autoload && !begun_) Load(loop);
-    begun_ = true;
+    begun_ = false;
+    lock_ = FolderLock(options_.folder);
+    if (options_.autoload && !loaded_) Load(loop);
+    loaded_ = begun_ = true;
+  }
+  // However the run ended: the last one is written, and the folder anybody's.
+  void End(Loop& loop) {
+    const FolderLock lock = std::exchange(lock_, {});
+    if (!loop.failed()) Save(loop);
+    Finish();
   }
   // At every moment: what has become of the last one?
   void Look() {
     Hear([&] { return writer_.Take(); });
   }
-  // Waits for the last one.
-  void Finish() {
-    Hear([&] { return writer_.TakeWhenDone(); });
-  }
-
   void Save(Loop& loop) {
-    // What could not load what is there must not put itself in its place.
+    // What could not load what is there, or is not alone there, must not put itself in its place.
     if (!begun_ || saved_ == PlaceOf(loop)) return;
     Finish();
     Checkpoint checkpoint = loop.ToCheckpoint();
@@ -48,6 +52,11 @@ class Saver {
   // The same step may be within an epoch and at its end.
   using Place = std::pair<int64_t, int64_t>;
   static Place PlaceOf(const Loop& loop) { return {loop.now().iteration, loop.now().epoch}; }
+
+  // Waits for the last one.
+  void Finish() {
+    Hear([&] { return writer_.TakeWhenDone(); });
+  }
 
   // Tells of the path; throws what the writing failed by: then nothing is saved.
   template <class F>
@@ -75,8 +84,10 @@ class Saver {
   }
 
   SnapshotOptions options_;
+  FolderLock lock_;             // while a run is on
   std::optional<Place> saved_;  // or being written
-  bool begun_ = false;          // a second run of the loop goes on where it is
+  bool begun_ = false;          // the present run
+  bool loaded_ = false;         // a second run of the loop goes on where it is
   BackgroundWriter writer_;
 };
 
@@ -97,11 +108,7 @@ Extension Snapshot(SnapshotOptions options) {
                       .priority = kSaves,
                       .run = [saver](Loop& loop) { saver->Save(loop); },
                       .begin = [saver](Loop& loop) { saver->Begin(loop); },
-                      .end =
-                          [saver](Loop& loop) {
-                            if (!loop.failed()) saver->Save(loop);
-                            saver->Finish();
-                          }};
+                      .end = [saver](Loop& loop) { saver->End(loop); }};
   if (on_error) extension.on_error = [saver](Loop& loop, const std::exception_ptr&) { saver->Save(loop); };
   return extension;
 }

@@ -12,7 +12,8 @@ namespace bindery {
 // and the last checkpoint stays the last.
 // A step waits until the values are copied and seen to be finite; a thread of its own writes the copy. One is written at
 // a time: the next one that is due waits for it, so that each of them is written, and there is one copy. What the
-// writing fails by, the next step throws, or the end of the run, which waits for the last one.
+// writing fails by, the next step throws, or the end of the run, which waits for the last one. While a run is on, the
+// folder is its own: where another one is writing there, it throws DataError before its first step (FolderLock).
 struct SnapshotOptions {
   std::string folder;
   Trigger trigger = EveryEpochs();

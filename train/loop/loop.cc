@@ -180,16 +180,17 @@ void Loop::Restore(Checkpoint checkpoint) {
   Serialize(&backup);
   try {
     Serialize(&archive);
-    const auto take_mine = [](auto* values) {
-      std::erase_if(*values, [](const auto& entry) {
-        return entry.first.starts_with(kExtension) || entry.first.starts_with(fmt::format("{}/", kLoop));
-      });
+    const auto take_mine = [](auto* values, const std::string& prefix) {
+      std::erase_if(*values, [&](const auto& entry) { return entry.first.starts_with(prefix); });
     };
-    take_mine(&checkpoint.iterator);
-    take_mine(&checkpoint.numbers);
-    take_mine(&checkpoint.info);
+    for (const std::string& prefix : {kExtension, fmt::format("{}/", kLoop)}) {
+      take_mine(&checkpoint.iterator, prefix);
+      take_mine(&checkpoint.numbers, prefix);
+      take_mine(&checkpoint.info, prefix);
+    }
+    // The loop itself has none: a model's may be called "loop/weight".
     for (HostTensorMap* tensors : {&checkpoint.model.params, &checkpoint.model.aux, &checkpoint.optimizer_state}) {
-      take_mine(tensors);
+      take_mine(tensors, kExtension);
     }
     learner_->Restore(checkpoint);
   } catch (...) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "train/metrics/metric_kinds.h"
 
 namespace bindery {
 namespace {
@@ -91,8 +92,9 @@ bool IsBetter(double value, std::optional<double> best, bool larger) {
 bool LargerIsBetter(const std::string& metric, Better better) {
   if (better != Better::kAuto) return better == Better::kLarger;
   const std::string name = metric.substr(metric.rfind('/') + 1);
-  const auto is = [&](const char* of) { return name.starts_with(of); };
-  return is("accuracy") || is("top") || is("f1") || is("mcc") || is("pcc") || is("pearson");
+  return std::ranges::any_of(MetricKinds(), [&](const MetricKind& kind) {
+    return kind.larger_is_better && name.starts_with(kind.values_begin);
+  });
 }
 
 Trigger EveryIterations(int64_t period) {

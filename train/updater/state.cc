@@ -110,10 +110,14 @@ HostTensorMap Updater::State() const {
 }
 
 HostTensorMap Updater::Averages() const {
-  HostTensorMap averages;
-  if (!average_ || run_->step == 0) return averages;
+  if (!average_ || run_->step == 0) return {};
   HostTensorMap state = State();  // waits: then it is known how many steps were committed
-  if (!run_->resumed && verdict_->committed == 0) return averages;
+  if (!run_->resumed && verdict_->committed == 0) return {};
+  return AveragesIn(std::move(state));
+}
+
+HostTensorMap Updater::AveragesIn(HostTensorMap state) {
+  HostTensorMap averages;
   for (auto& [name, value] : state) {
     const size_t colon = name.rfind(':');
     if (name.substr(colon + 1) == kAverage) averages[name.substr(0, colon)] = std::move(value);

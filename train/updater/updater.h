@@ -160,6 +160,11 @@ class Updater {
   void Judge(double value, bool larger_is_better) {
     run_->schedule = schedule_->Judge(value, larger_is_better, run_->schedule);
   }
+  // What was best so far says nothing of what is to come: another value is shown to the schedule from now on.
+  void JudgeAnew() {
+    run_->schedule.best.reset();
+    run_->schedule.waited = 0;
+  }
   void NewEpoch() { ++run_->schedule.epoch; }  // tells the schedule that one is completed
   const std::optional<LossScaling>& loss_scaling() const { return loss_scaling_; }
   const LossScaleState& loss_scale() const { return run_->loss_scale; }  // of the next step
@@ -179,6 +184,7 @@ class Updater {
   // The averages of all that is trained, by parameter; waits. Empty without UpdaterOptions::average, and before the
   // first step that was committed.
   HostTensorMap Averages() const;
+  static HostTensorMap AveragesIn(HostTensorMap state);  // in a State of some updater
   // What else a run's future depends on: of the schedule and the loss scale, by name. Set takes what it needs, begins
   // anew where it is not there, and throws CheckpointError for numbers that make no sense; nothing has changed then.
   using Numbers = std::map<std::string, double>;

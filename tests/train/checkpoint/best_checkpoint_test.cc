@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <tuple>
 
 #include "base/log.h"
 #include "base/philox.h"
@@ -184,6 +186,29 @@ TEST_F(BestCheckpointTest, KilledWhileSaving) {
   CheckpointStore(folder_, 1).Save(At(saved - 1, true));
   CheckpointStore(folder_, 1).Save(At(saved, false));
   EXPECT_EQ(Files(), (Names{FileOf(saved - 1), FileOf(saved)}));  // neither older ones nor temporaries
+}
+
+// Whatever the run beside them does, readers find the newest and the best: each is there whole before the last one goes.
+TEST_F(BestCheckpointTest, ReadersFindThemBesideARunThatGoesOn) {
+  SetLogCallback(nullptr);
+  const auto save = [this](int64_t step) {
+    Checkpoint checkpoint = At(step, step % 2 == 0);
+    checkpoint.info["much"] = std::string(2 << 20, 'x');  // to be read before the best one is looked at
+    CheckpointStore(folder_, 1).Save(checkpoint);
+  };
+  save(0);
+  const std::jthread run([&](const std::stop_token& stop) {
+    for (int64_t step = 1; !stop.stop_requested(); ++step) save(step);
+  });
+  const CheckpointStore store(folder_);
+  int64_t newest = 0, best = 0;
+  for (int i = 0; i < 40; ++i) {
+    const std::optional<Checkpoint> read = store.LoadNewest(), kept = LoadBest(store);
+    ASSERT_TRUE(read && kept) << i;
+    EXPECT_GE(read->step, newest);
+    EXPECT_GE(kept->step, best);
+    std::tie(newest, best) = std::pair(read->step, kept->step);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -110,6 +111,19 @@ TEST_F(CheckpointStoreTest, SkipsDamagedOnes) {
         std::string::npos)
         << error.what();
   }
+}
+
+// What is listed may be gone when its turn comes: then there is a newer one.
+TEST_F(CheckpointStoreTest, ReadsBesideARunThatGoesOn) {
+  CheckpointStore store(folder_, 1);
+  CheckpointStore(folder_).Save(At(1));
+  CheckpointStore(folder_).Save(At(2));
+  Damage("step-0000000002.ckpt");
+  SetLogCallback([&, saved = false](LogLevel, const std::string&) mutable {  // between the two
+    if (!std::exchange(saved, true)) store.Save(At(3));
+  });
+  EXPECT_EQ(store.LoadNewest()->step, 3);
+  EXPECT_EQ(Names(), (std::vector<std::string>{"step-0000000003.ckpt"}));
 }
 
 TEST_F(CheckpointStoreTest, SetsLaterStepsAside) {

@@ -6,9 +6,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/forks.h"
 
 namespace bindery {
 
@@ -20,7 +23,8 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Calls work(0) .. work(count - 1), each once, and returns when all are done. `work` must not throw.
+  // Calls work(0) .. work(count - 1), each once, and returns when all are done. `work` must not throw. Throws
+  // Error in a fork, which has no such threads.
   void ForEach(int64_t count, const std::function<void(int64_t)>& work);
 
  private:
@@ -28,16 +32,19 @@ class Workers {
   void Stop();
   void Take(const std::function<void(int64_t)>& work, int64_t count);
 
-  std::atomic<int64_t> next_ = 0;
+  struct Work {
+    std::atomic<int64_t> next = 0;
 
-  std::mutex mutex_;  // guards:
-  std::condition_variable begun_, ended_;
-  const std::function<void(int64_t)>* work_ = nullptr;
-  int64_t count_ = 0, round_ = 0;
-  size_t busy_ = 0;
-  bool stop_ = false;
+    std::mutex mutex;  // guards:
+    std::condition_variable begun, ended;
+    const std::function<void(int64_t)>* piece = nullptr;
+    int64_t count = 0, round = 0;
+    size_t busy = 0;
+    bool stop = false;
 
-  std::vector<std::thread> threads_;
+    std::vector<std::thread> threads;
+  };
+  const UsedByThreads<Work> work_;
 };
 
 }  // namespace bindery

@@ -1,0 +1,172 @@
+// Values that a batch brings are looked at before they are on their way: what cannot be is told by array, sample, row.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "executor/data_parallel_executor_group.h"
+#include "executor/sample_error.h"
+#include "symbol/ops.h"
+#include "symbol/ops/ctc.h"
+#include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
+
+namespace bindery {
+namespace {
+
+HostTensor Filled(Shape shape, double value) { return HostTensor::Full(DType::kFloat32, shape, value); }
+
+// What a group of two devices says to a batch of four samples, rows 10, 20, 30 and 40 of the data.
+class GroupValues : public testing::Test {
+ protected:
+  // `x` is data, `n` is what is looked at.
+  void Bind(const Symbol& symbol, const DataDesc& x, const DataDesc& n, bool is_label = false) {
+    GroupOptions options{.devices = {TestDevice(0), TestDevice(1)},
+                         .data = {x},
+                         .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}},
+                         .threads_per_device = 1};
+    (is_label ? options.labels : options.data).push_back(n);
+    group_ = std::make_unique<DataParallelExecutorGroup>(symbol, options);
+    InitialiseEqually({group_.get()}, 1);
+    batch_ = {.data = {Filled(x.shape, 0.5)}, .index = {10, 20, 30, 40}};
+    (is_label ? batch_.label : batch_.data).push_back(Filled(n.shape, 1));
+    values_ = is_label ? &batch_.label[0] : &batch_.data[1];
+  }
+  std::string Said(std::optional<Mode> mode = std::nullopt) {
+    sample_ = -1;
+    row_.reset();
+    try {
+      group_->Forward(batch_, mode);
+      group_->Outputs()[0].ToHost();
+    } catch (const SampleError& error) {
+      sample_ = error.sample();
+      row_ = error.row();
+      return error.message();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::string Said(int64_t at, double value, std::optional<Mode> mode = std::nullopt) {
+    const double before = values_->At(at);
+    values_->Set(at, value);
+    const std::string said = Said(mode);
+    values_->Set(at, before);
+    return said;
+  }
+
+  std::unique_ptr<DataParallelExecutorGroup> group_;
+  Batch batch_;
+  HostTensor* values_ = nullptr;
+  int64_t sample_ = -1;  // that the last error named
+  std::optional<int64_t> row_;
+};
+
+const Symbol kX = Variable("x"), kN = Variable("n");
+
+TEST_F(GroupValues, Classes) {
+  const SoftmaxOutputAttrs ignoring{.use_ignore = true, .ignore_label = -1};
+  Bind(SoftmaxOutput(kX, kN, ignoring, "y"), {"x", {4, 3}}, {"n", {4}}, /*is_label=*/true);
+  EXPECT_EQ(Said(2, 3),
+            "\"n\": 3 is not in 0..2, which SoftmaxOutput \"y\" takes (element 2, of sample 2 of the batch, row 30 of "
+            "the data)");
+  EXPECT_EQ(sample_, 2);
+  EXPECT_EQ(row_, 30);
+  for (const double bad : {-2.0, 0.5, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    EXPECT_NE(Said(3, bad).find("is not in 0..2"), std::string::npos) << bad;
+    EXPECT_EQ(sample_, 3);
+  }
+  for (const double good : {-1, 0, 2}) EXPECT_EQ(Said(3, good), "");
+  EXPECT_EQ(Said(2, 3, Mode::kPredict), "");  // where nothing is trained, nothing asks for it
+  batch_.index.clear();
+  EXPECT_EQ(Said(1, 9),
+            "\"n\": 9 is not in 0..2, which SoftmaxOutput \"y\" takes (element 1, of sample 1 of the batch)");
+  EXPECT_FALSE(row_);
+  // Padding may be anything.
+  batch_.pad = 1;
+  EXPECT_EQ(Said(3, 9), "");
+  EXPECT_NE(Said(2, 9), "");
+  batch_.pad = 0;
+  // At each position, and of a label in another shape.
+  Bind(SoftmaxOutput(kX, Reshape(kN, {.shape = {-1, 2}}), {.multi_output = true}, "y"), {"x", {4, 3, 2}},
+       {"n", {4, 1, 2}}, true);
+  EXPECT_NE(Said(5, 3).find("(element 5, of sample 2 of the batch, row 30"), std::string::npos) << Said(5, 3);
+  // Probabilities are no classes.
+  Bind(SoftmaxOutput(kX, kN, {}, "y"), {"x", {4, 3}}, {"n", {4, 3}}, true);
+  EXPECT_EQ(Said(0, 0.25), "");
+  // Nor does anybody ask for classes of a head that nothing is trained by.
+  Bind(SoftmaxOutput(BlockGrad(kX), kN, {}, "y"), {"x", {4, 3}}, {"n", {4}}, true);
+  EXPECT_EQ(Said(0, 9), "");
+  // The others.
+  Bind(SVMOutput(kX, kN, {}, "y"), {"x", {4, 3}}, {"n", {4}}, true);
+  EXPECT_NE(Said(1, 1.5).find("\"n\": 1.5 is no whole number, which SVMOutput \"y\" takes"), std::string::npos);
+  EXPECT_EQ(Said(1, 7), "");
+  Bind(MakeLoss(SoftmaxCrossEntropy(kX, kN, {.axis = 1}, LossReduction::kNone, {}, "y")), {"x", {4, 3, 2}},
+       {"n", {4, 2}}, true);
+  EXPECT_NE(Said(7, 3).find("\"n\": 3 is not in 0..2, which CrossEntropy \"y\""), std::string::npos) << Said(7, 3);
+  EXPECT_EQ(sample_, 3);
+  EXPECT_NE(Said(7, 3, Mode::kPredict), "");
+}
+
+TEST_F(GroupValues, Lengths) {
+  const SequenceAttrs axes{.axis = 1, .batch_axis = 0};
+  for (const auto& [symbol, least] : {std::pair{SequenceMask(kX, kN, {axes, 0}, "y"), 0},
+                                      {SequenceReverse(kX, kN, axes, "y"), 0},
+                                      {SequenceLast(kX, kN, axes, "y"), 1}}) {
+    Bind(MakeLoss(symbol), {"x", {4, 3, 2}}, {"n", {4}});
+    for (const double bad : {4.0, 1.5, least - 1.0}) {
+      const std::string said = Said(3, bad);
+      EXPECT_NE(said.find(fmt::format("\"n\": {} is not in {}..3, which Sequence", bad, least)), std::string::npos)
+          << said;
+      EXPECT_EQ(row_, 40);
+      EXPECT_EQ(Said(3, bad, Mode::kPredict), said);
+    }
+    EXPECT_EQ(Said(3, 3), "");
+    // Of as many steps as this batch has.
+    batch_.data[0] = Filled({4, 2, 2}, 1);
+    EXPECT_NE(Said(0, 3).find(fmt::format("is not in {}..2", least)), std::string::npos);
+  }
+  const CTCLossAttrs attrs{.use_data_lengths = true};
+  Bind(MakeLoss(Apply(CTCLossOp(), attrs, {kX, Reshape(kN, {.shape = {-1, 1}}), kN}, "y")),
+       {"x", {3, 4, 2}, DType::kFloat32, "TNC"}, {"n", {4}});
+  EXPECT_NE(Said(1, 4).find("\"n\": 4 is not in 0..3, which CTCLoss"), std::string::npos) << Said(1, 4);
+}
+
+TEST_F(GroupValues, RowsOfTables) {
+  const Symbol table = Variable("table", {.shape = Shape{5, 3}});
+  for (const Symbol& symbol : {MakeLoss(Embedding(kN, table, {.input_dim = 5, .output_dim = 3}, "y") + Sum(kX)),
+                               MakeLoss(Take(table, kN, {}, "y") + Sum(kX))}) {
+    Bind(symbol, {"x", {4, 2}}, {"n", {4, 2}});
+    const std::string said = Said(5, 5);
+    EXPECT_NE(said.find("\"n\": 5 is not in -5..4, which "), std::string::npos) << said;
+    EXPECT_NE(said.find("(element 5, of sample 2 of the batch, row 30 of the data)"), std::string::npos) << said;
+    EXPECT_NE(Said(0, -6), "");
+    EXPECT_NE(Said(0, 0.5), "");
+    EXPECT_EQ(Said(0, -5), "");
+  }
+  Bind(MakeLoss(Embedding(kN, table, {.input_dim = 5, .output_dim = 3, .mode = IndexMode::kClip}) + Sum(kX)),
+       {"x", {4, 2}}, {"n", {4, 2}});
+  EXPECT_EQ(Said(5, 99), "");
+  // What is computed of it, the device looks at.
+  Bind(MakeLoss(Embedding(kN * 2, table, {.input_dim = 5, .output_dim = 3}, "y") + Sum(kX)), {"x", {4, 2}},
+       {"n", {4, 2}});
+  EXPECT_EQ(Said(5, 1.5), "");
+  EXPECT_NE(Said(5, 3).find("6 is not in -5..4"), std::string::npos);
+  EXPECT_EQ(sample_, -1);
+}
+
+TEST_F(GroupValues, WhatACastWouldChange) {
+  Bind(MakeLoss(Cast(kN, {.dtype = DType::kFloat32}) + kX), {"x", {4, 2}}, {"n", {4, 2}, DType::kInt64});
+  EXPECT_EQ(Said(6, 2.5),
+            "\"n\": expected values of int64, got 2.5 (element 6, of sample 3 of the batch, row 40 of the data)");
+  for (const double bad : {std::ldexp(1.0, 63), -std::ldexp(1.0, 64), static_cast<double>(NAN)}) {
+    EXPECT_NE(Said(6, bad), "") << bad;
+  }
+  EXPECT_EQ(Said(6, -std::ldexp(1.0, 63)), "");
+}
+
+}  // namespace
+}  // namespace bindery
