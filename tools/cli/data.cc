@@ -24,28 +24,6 @@ namespace {
 
 constexpr std::string_view kText = "text:";
 
-// The same with --shard as a setting of the data.
-std::string WithShard(const std::string& data, const std::string& shard) {
-  if (data.empty() || shard.empty()) return data;
-  std::optional<Shard> said;
-  if (!IsDataText(data)) {
-    said = CutShard(data).shard;
-  } else if (DataSettings settings(data); settings.IsSaid("shard")) {
-    said = ParseShard(settings.Text("shard"));
-  }
-  if (said && *said != ParseShard(shard)) {
-    throw UsageError(fmt::format("--shard {}: \"{}\" is another one", shard, data));
-  }
-  if (said) return data;
-  return fmt::format("{}{}shard={}", data, IsDataText(data) && data.find('?') != std::string::npos ? "&" : "?", shard);
-}
-
-DataOptions WithShards(DataOptions options) {
-  options.data = WithShard(options.data, options.shard);
-  options.test_data = WithShard(options.test_data, options.shard);
-  return options;
-}
-
 struct TextParts {
   Vocabulary vocabulary;
   TextPtr train, validation, test;  // of --data, in this order
@@ -360,7 +338,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
   if (!options.IsSamples() && !options.test_data.empty()) {
     throw UsageError(fmt::format("--test-data: \"{}\" has its own", options.data));
   }
-  const DataOptions sharded = WithShards(options);
+  const DataOptions sharded = options.WithShards();
   TrainingData made = options.IsSamples() ? MakeSamples(sharded, model, seed)
                       : options.IsText()  ? MakeText(sharded, model, seed)
                                           : MakeImageData(sharded, model, seed);
@@ -373,7 +351,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
 
 TestData MakeTestData(const DataOptions& given, const Model& trained, const std::string& name, bool predicting) {
   const bool numbers = GivesNumbers(trained);
-  const DataOptions options = ToTestAlone(WithShards(numbers ? WithNumbers(given) : given));
+  const DataOptions options = ToTestAlone((numbers ? WithNumbers(given) : given).WithShards());
   if (options.on_validation && options.validation_part == 0) {
     throw UsageError("--validation: there is no --validation-part");
   }

@@ -33,6 +33,7 @@ struct DataOptions {
 
   void AddTo(CLI::App* app);
   void ReadFile(const std::string& path);  // a .prototxt; throws DataError
+  DataOptions WithShards() const;          // the same, with --shard as a setting of the data
   bool IsText() const { return data.starts_with("text:"); }
   bool IsSamples() const { return IsDataText(data); }  // of train/data/open.h
   const std::string& Tested() const { return test_data.empty() ? data : test_data; }

@@ -1,14 +1,41 @@
 // The options that say where data come from.
+#include <optional>
+
 #include "tools/cli/data.h"
+#include "tools/cli/exit_codes.h"
 #include "train/data/data_description.h"
 #include "train/data/samples/numbers.h"
+#include "train/data/settings.h"
 
 namespace bindery::cli {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
 
+// The same with --shard as a setting of the data.
+std::string WithShard(const std::string& data, const std::string& shard) {
+  if (data.empty() || shard.empty()) return data;
+  std::optional<Shard> said;
+  if (!IsDataText(data)) {
+    said = CutShard(data).shard;
+  } else if (DataSettings settings(data); settings.IsSaid("shard")) {
+    said = ParseShard(settings.Text("shard"));
+  }
+  if (said && *said != ParseShard(shard)) {
+    throw UsageError(fmt::format("--shard {}: \"{}\" is another one", shard, data));
+  }
+  if (said) return data;
+  return fmt::format("{}{}shard={}", data, IsDataText(data) && data.find('?') != std::string::npos ? "&" : "?", shard);
+}
+
 }  // namespace
+
+DataOptions DataOptions::WithShards() const {
+  DataOptions options = *this;
+  options.data = WithShard(data, shard);
+  options.test_data = WithShard(test_data, shard);
+  return options;
+}
 
 void DataOptions::ReadFile(const std::string& path) {
   const DataDescription file = ReadDataDescription(path);

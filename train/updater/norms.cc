@@ -1,9 +1,16 @@
-// Updater on devices: norms of gradients and of parameters, over the ranges of all devices.
+// Updater: what norms of gradients change; on devices, norms of gradients and of parameters over the ranges of all.
 #include <utility>
 
+#include "engine/kernels/flat.h"
 #include "train/updater/devices.h"
 
 namespace bindery {
+
+double Updater::Rescale() const {
+  const double limit = optimizer_->options().clip_norm;
+  if (limit <= 0) return rates_.rescale;
+  return rates_.rescale * flat::ClipFactor(gradients_.Total().direction, rates_.rescale, limit);
+}
 
 void Updater::OnDevices::AppendClipFactors() {
   std::vector<Tensor> squares;

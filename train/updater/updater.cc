@@ -354,12 +354,6 @@ void Updater::LookAtGradients(const Range& range) {
   });
 }
 
-double Updater::Rescale() const {
-  const double limit = optimizer_->options().clip_norm;
-  if (limit <= 0) return rates_.rescale;
-  return rates_.rescale * flat::ClipFactor(gradients_.Total().direction, rates_.rescale, limit);
-}
-
 UpdateArgs Updater::ArgsOf(const Piece& piece, double rescale) const {
   return {.step = rates_.step,
           .learning_rate = rates_.learning_rate * piece.multipliers.lr,
