@@ -29,8 +29,10 @@ std::string Text(const std::string& name, const std::string& value) {
 // What a graph with the output y computes.
 void ExpectOutput(const std::string& graph, int opset, const HostTensorMap& inputs, const HostTensor& expected) {
   const Model model = ParseOnnx(OnnxBytes(graph + OnnxOutput("y"), opset), "m.onnx");
+  HostTensorMap values = inputs;
+  values.insert(model.params.begin(), model.params.end());
   const RunResult result =
-      RunGraph(model.symbol, inputs, {.mode = Mode::kPredict, .batch_axes = OpenAxesOf(model.symbol)});
+      RunGraph(model.symbol, values, {.mode = Mode::kPredict, .batch_axes = OpenAxesOf(model.symbol)});
   ExpectNear(result.outputs[0], expected, 4e-6, "y");
 }
 std::string ErrorOf(const std::string& graph, int opset) {
@@ -99,6 +101,17 @@ TEST(OnnxOperators, ColumnsAreAddedUpWhereTheyStand) {
   EXPECT_NE(ErrorOf(OnnxInput("x", "N, 4, 3") + sizes + OnnxNode("Col2Im", "x image block", "y"), 18)
                 .find("expected (N, channels times 2, 2), got 4 and 3"),
             std::string::npos);
+}
+
+// As ONNX Runtime's quantizer has a bias that all outputs share one scale of.
+TEST(OnnxOperators, AScaleOfOneElementBesideAZeroPointWithoutAxes) {
+  const std::string bias =
+      "initializer { name: 'b' data_type: 6 dims: [3] int32_data: [2, -4, 6] } "
+      "initializer { name: 'zero' data_type: 6 int32_data: [0] } ";
+  const std::string weight = OnnxFloats("w", "3, 2", "1, 0, 0, 1, 1, 1") + OnnxFloats("scale", "1", "0.5");
+  ExpectOutput(OnnxInput("x", "N, 2") + bias + weight + OnnxNode("DequantizeLinear", "b scale zero", "c") +
+                   OnnxNode("Gemm", "x w c", "y", OnnxInt("transB", 1)),
+               17, {{"x", Floats({1, 2}, {10, 20})}}, Floats({1, 3}, {11, 18, 33}));
 }
 
 // Indices count in the whole batch.
