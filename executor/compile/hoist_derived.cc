@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/files.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/cast.h"
 
@@ -45,6 +46,16 @@ std::optional<std::string> IdentityOf(const AnyAttrs& attrs) {
     fmt::format_to(std::back_inserter(text), " {}={}", name, printed);
   }
   return text;
+}
+
+// A name that is long is told by its hash: a value may be made of others that are all made of the same, and names that
+// tell all of it would double with each.
+std::string Brief(std::string name) {
+  constexpr size_t kLongest = 400;
+  if (name.size() <= kLongest) return name;
+  const auto hash = [&](uint64_t seed) { return Checksum(name.data(), std::ssize(name), seed); };
+  const std::string hashes = fmt::format("... {:016x}{:016x}", hash(0), hash(1));
+  return name.replace(kLongest / 2, std::string::npos, hashes);
 }
 
 constexpr int64_t kMaxConstant = 4096;  // bytes of what is made of nothing
@@ -132,9 +143,9 @@ class Hoister {
       sources.push_back(Description(in));
     }
     if (!reorders && !IsNoLarger(to.type, types)) return false;
-    names_[static_cast<size_t>(out)] = fmt::format(
+    names_[static_cast<size_t>(out)] = Brief(fmt::format(
         "{}{} {} {} {} [{}] ({})", call.op, attributes == options_.may_be_kept.end() ? "" : attributes->second,
-        to.type.dtype, to.type.shape, to.format, call.implementation, fmt::join(sources, ", "));
+        to.type.dtype, to.type.shape, to.format, call.implementation, fmt::join(sources, ", ")));
     made_of_[static_cast<size_t>(out)] = std::move(all);
     return true;
   }

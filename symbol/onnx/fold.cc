@@ -1,5 +1,6 @@
-// Shape sub-graphs: Shape, Gather, Concat, arithmetic. What they compute from are extents that are known, or follow the
-// batch; so the operators that take extents get them as attributes.
+// Shape sub-graphs: Shape, Gather, Concat, arithmetic. Where what they compute from are extents that are known, or
+// follow the batch, the operators that take extents get them as attributes. A number that follows from an extent that
+// is open is open, too, and those beside it are known all the same.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -16,6 +17,8 @@ namespace {
 
 using Folded = std::optional<Numbers>;
 
+bool IsKnown(const std::optional<Extent>& number) { return number.has_value(); }
+
 // Of the first axis of a list.
 std::optional<size_t> Place(int64_t index, size_t count) {
   const int64_t place = index < 0 ? index + static_cast<int64_t>(count) : index;
@@ -31,12 +34,8 @@ Folded FoldShape(Importer& im) {
     return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
   };
   const int64_t start = bound("start", 0), end = bound("end", rank);
-  Numbers shape;
-  for (int64_t axis = start; axis < end; ++axis) {
-    if (!extents[static_cast<size_t>(axis)]) return std::nullopt;
-    shape.values.push_back(*extents[static_cast<size_t>(axis)]);
-  }
-  return shape;
+  if (start >= end) return Numbers{};
+  return Numbers{.values = {extents.begin() + start, extents.begin() + end}};
 }
 
 Folded FoldSize(Importer& im) {
@@ -49,9 +48,9 @@ Folded FoldGather(Importer& im, const std::vector<Numbers>& inputs) {
   const Numbers &data = inputs[0], &indices = inputs[1];
   if (im.Int("axis", 0) != 0 || data.is_scalar || !IsFixed(indices)) return std::nullopt;
   Numbers result{.is_scalar = indices.is_scalar, .dtype = data.dtype};
-  for (const Extent& index : indices.values) {
-    const auto place = Place(index.fixed, data.values.size());
-    if (!place) Throw<ModelError>("index {} of {} numbers", index.fixed, data.values.size());
+  for (const std::optional<Extent>& index : indices.values) {
+    const auto place = Place(index->fixed, data.values.size());
+    if (!place) Throw<ModelError>("index {} of {} numbers", index->fixed, data.values.size());
     result.values.push_back(data.values[*place]);
   }
   return result;
@@ -73,6 +72,8 @@ bool IsNeverLess(const Extent& a, const Extent& b) {
   return a.batches >= b.batches && CheckedAdd(a.fixed, a.batches) >= CheckedAdd(b.fixed, b.batches);
 }
 
+bool IsLess(const Extent& a, const Extent& b) { return b.fixed > INT64_MIN && IsNeverLess(b - Extent{1, 0}, a); }
+
 // Of two numbers; nothing where the batch would have to be known, or where it is better left to the operator.
 std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y) {
   const bool fixed = x.batches == 0 && y.batches == 0;
@@ -91,19 +92,17 @@ std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y
     const bool even = x.fixed % y.fixed == 0 && x.batches % y.fixed == 0;
     if (fixed || even) return Extent{x.fixed / y.fixed, x.batches / y.fixed};
   }
-  if (op == "Equal" && (x.batches == y.batches || x.fixed == y.fixed)) {
-    return Extent{x == y, 0};  // of a batch that is not empty
-  }
+  if (op == "Equal" && (x == y || IsLess(x, y) || IsLess(y, x))) return Extent{x == y, 0};
+  if (op == "Less" && (IsLess(x, y) || IsNeverLess(x, y))) return Extent{IsLess(x, y), 0};
+  if (op == "LessOrEqual" && (IsNeverLess(y, x) || IsLess(y, x))) return Extent{IsNeverLess(y, x), 0};
+  if (op == "Greater" && (IsLess(y, x) || IsNeverLess(y, x))) return Extent{IsLess(y, x), 0};
+  if (op == "GreaterOrEqual" && (IsNeverLess(x, y) || IsLess(x, y))) return Extent{IsNeverLess(x, y), 0};
   if (op == "Max" && IsNeverLess(y, x)) return y;
   if (op == "Max" && IsNeverLess(x, y)) return x;
   if (op == "Min" && IsNeverLess(y, x)) return x;
   if (op == "Min" && IsNeverLess(x, y)) return y;
   if (!fixed) return std::nullopt;
   if (op == "Mod" && y.fixed > 0) return Extent{(x.fixed % y.fixed + y.fixed) % y.fixed, 0};
-  if (op == "Less") return Extent{x.fixed < y.fixed, 0};
-  if (op == "LessOrEqual") return Extent{x.fixed <= y.fixed, 0};
-  if (op == "Greater") return Extent{x.fixed > y.fixed, 0};
-  if (op == "GreaterOrEqual") return Extent{x.fixed >= y.fixed, 0};
   if (op == "And") return Extent{x.fixed != 0 && y.fixed != 0, 0};
   if (op == "Or") return Extent{x.fixed != 0 || y.fixed != 0, 0};
   return std::nullopt;
@@ -123,7 +122,7 @@ Folded WholeFloat(const Importer& im, int input) {
   }
   const double number = constant->At(0);
   if (std::trunc(number) != number || std::abs(number) > 9007199254740992.0) return std::nullopt;  // 2^53
-  return Numbers{.values = {{static_cast<int64_t>(number), 0}},
+  return Numbers{.values = {Extent{static_cast<int64_t>(number), 0}},
                  .is_scalar = constant->shape().rank() == 0,
                  .dtype = constant->dtype()};
 }
@@ -139,23 +138,25 @@ Folded FoldBinary(Importer& im, const std::vector<Numbers>& inputs) {
   im.Ignore({"broadcast"});  // as without folding
   Numbers result{.is_scalar = a.is_scalar && b.is_scalar, .dtype = IsTruth(im.op()) ? DType::kBool : a.dtype};
   for (size_t i = 0; i < count; ++i) {
-    const auto number = Of(im.op(), a.values[a.values.size() == 1 ? 0 : i], b.values[b.values.size() == 1 ? 0 : i]);
-    if (!number) return std::nullopt;
-    result.values.push_back(*number);
+    const auto &x = a.values[a.values.size() == 1 ? 0 : i], &y = b.values[b.values.size() == 1 ? 0 : i];
+    result.values.push_back(x && y ? Of(im.op(), *x, *y) : std::nullopt);
   }
   return result;
 }
 
 Folded FoldWhere(Importer&, const std::vector<Numbers>& inputs) {
   const Numbers &condition = inputs[0], &a = inputs[1], &b = inputs[2];
-  if (!IsFixed(condition)) return std::nullopt;
   const size_t count = std::max({condition.values.size(), a.values.size(), b.values.size()});
   const auto at = [&](const Numbers& list, size_t i) { return list.values[list.values.size() == 1 ? 0 : i]; };
   Numbers result{.is_scalar = condition.is_scalar && a.is_scalar && b.is_scalar, .dtype = a.dtype};
   for (const Numbers* list : {&condition, &a, &b}) {
     if (list->values.size() != count && list->values.size() != 1) return std::nullopt;
   }
-  for (size_t i = 0; i < count; ++i) result.values.push_back(at(condition, i).fixed != 0 ? at(a, i) : at(b, i));
+  for (size_t i = 0; i < count; ++i) {
+    const std::optional<Extent> is = at(condition, i), yes = at(a, i), no = at(b, i);
+    const bool is_known = is && is->batches == 0;
+    result.values.push_back(is_known ? (is->fixed != 0 ? yes : no) : yes == no ? yes : std::nullopt);
+  }
   return result;
 }
 
@@ -164,8 +165,8 @@ Folded FoldSlice(Importer& im, const std::vector<Numbers>& inputs) {
   const auto one = [&](int input, int64_t otherwise) -> std::optional<int64_t> {
     if (!im.Has(input)) return otherwise;
     const Folded list = im.NumbersOf(input);
-    if (!list || list->values.size() != 1 || list->values[0].batches != 0) return std::nullopt;
-    return list->values[0].fixed;
+    if (!list || list->values.size() != 1 || !IsFixed(*list)) return std::nullopt;
+    return list->values[0]->fixed;
   };
   const auto begin = one(1, 0), end = one(2, 0), step = one(4, 1);
   if (data.is_scalar || im.opset() < 10 || !begin || !end || step != 1) return std::nullopt;
@@ -180,12 +181,13 @@ Folded FoldRange(Importer&, const std::vector<Numbers>& inputs) {
   for (const Numbers& input : inputs) {
     if (input.values.size() != 1 || !IsFixed(input)) return std::nullopt;
   }
-  const int64_t start = inputs[0].values[0].fixed, limit = inputs[1].values[0].fixed, step = inputs[2].values[0].fixed;
+  const int64_t start = inputs[0].values[0]->fixed, limit = inputs[1].values[0]->fixed,
+                step = inputs[2].values[0]->fixed;
   if (step == 0) Throw<ModelError>("a range cannot have steps of 0");
   Numbers result{.dtype = inputs[0].dtype};
   for (int64_t i = start; step > 0 ? i < limit : i > limit; i = CheckedAdd(i, step)) {
     if (result.values.size() == kMaxNumbers) return std::nullopt;
-    result.values.push_back({i, 0});
+    result.values.push_back(Extent{i, 0});
   }
   return result;
 }
@@ -204,7 +206,7 @@ Folded FoldReshape(Importer& im, const std::vector<Numbers>& inputs) {
   const Numbers& to = inputs[1];
   if (to.values.size() > 1 || !IsFixed(to)) return std::nullopt;
   const auto count = static_cast<int64_t>(data.values.size());
-  if (to.values.empty() ? count != 1 : to.values[0].fixed != -1 && to.values[0].fixed != count) return std::nullopt;
+  if (to.values.empty() ? count != 1 : to.values[0]->fixed != -1 && to.values[0]->fixed != count) return std::nullopt;
   im.Ignore({"allowzero"});
   data.is_scalar = to.values.empty();
   return data;
@@ -212,8 +214,7 @@ Folded FoldReshape(Importer& im, const std::vector<Numbers>& inputs) {
 
 Folded FoldProduct(Importer& im, const std::vector<Numbers>& inputs) {
   const Numbers& data = inputs[0];
-  const std::vector<std::optional<Extent>> extents(data.values.begin(), data.values.end());
-  const auto product = Product(extents);
+  const auto product = Product(data.values);
   if (!product || im.num_inputs() > 1) return std::nullopt;
   const bool has_no_axes = im.Ints("axes").empty(), keeps = im.Flag("keepdims", true);
   if (im.Flag("noop_with_empty_axes") && has_no_axes) return data;
@@ -221,10 +222,24 @@ Folded FoldProduct(Importer& im, const std::vector<Numbers>& inputs) {
   return Numbers{.values = {*product}, .is_scalar = is_scalar, .dtype = data.dtype};
 }
 
+Folded FoldFull(Importer& im, const std::vector<Numbers>& inputs) {
+  const Numbers& shape = inputs[0];
+  if (shape.is_scalar || shape.values.size() > 1 || !IsFixed(shape)) return std::nullopt;
+  const int64_t count = shape.values.empty() ? 1 : shape.values[0]->fixed;
+  const std::optional<HostTensor> value = im.Tensor("value");
+  if (!value || value->elements() != 1 || IsFloat(value->dtype()) || count < 0 || count > int64_t{kMaxNumbers}) {
+    return std::nullopt;
+  }
+  const Extent number{value->Cast(DType::kInt64).data<int64_t>()[0], 0};
+  return Numbers{.values = PartialExtents(static_cast<size_t>(count), number),
+                 .is_scalar = shape.values.empty(),
+                 .dtype = value->dtype()};
+}
+
 Folded FoldNot(Importer&, const std::vector<Numbers>& inputs) {
   Numbers result = inputs[0];
   if (!IsFixed(result)) return std::nullopt;
-  for (Extent& value : result.values) value.fixed = value.fixed == 0;
+  for (std::optional<Extent>& value : result.values) value = Extent{value->fixed == 0, 0};
   return result;
 }
 
@@ -240,7 +255,8 @@ Folded FoldCast(Importer& im, const std::vector<Numbers>& inputs) {
 bool Fit(const Numbers& numbers) {
   return Dispatch(numbers.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      return std::ranges::all_of(numbers.values, [](const Extent& extent) { return std::in_range<T>(extent.fixed); });
+      const auto fits = [](const std::optional<Extent>& number) { return !number || std::in_range<T>(number->fixed); };
+      return std::ranges::all_of(numbers.values, fits);
     }
     return true;
   });
@@ -256,6 +272,7 @@ const std::unordered_map<std::string, FoldRow>& FoldRows() {
     std::unordered_map<std::string, FoldRow> all = {
         {"Cast", {1, 1, FoldCast}},
         {"Concat", {1, kMaxNumbers, FoldConcat}},
+        {"ConstantOfShape", {1, 1, FoldFull}},
         {"Gather", {2, 2, FoldGather}},
         {"Identity", {1, 1, [](Importer&, const std::vector<Numbers>& inputs) -> Folded { return inputs[0]; }}},
         {"Not", {1, 1, FoldNot}},
@@ -278,8 +295,11 @@ const std::unordered_map<std::string, FoldRow>& FoldRows() {
 
 }  // namespace
 
+bool AreKnown(const Numbers& numbers) { return std::ranges::all_of(numbers.values, IsKnown); }
+
 bool IsFixed(const Numbers& numbers) {
-  return std::ranges::all_of(numbers.values, [](const Extent& extent) { return extent.batches == 0; });
+  const auto is_fixed = [](const std::optional<Extent>& number) { return number && number->batches == 0; };
+  return std::ranges::all_of(numbers.values, is_fixed);
 }
 
 std::optional<Numbers> Fold(Importer& im) {
@@ -287,17 +307,25 @@ std::optional<Numbers> Fold(Importer& im) {
   if (im.op() == "Size") return FoldSize(im);
   const auto row = FoldRows().find(im.op());
   if (row == FoldRows().end()) return std::nullopt;
-  std::vector<Numbers> inputs;
+  std::vector<std::pair<int, Folded>> found;
+  bool is_any_known = false;
   for (int i = 0; i < im.num_inputs(); ++i) {
     if (!im.Has(i)) continue;
     Folded numbers = im.NumbersOf(i);
     if (!numbers && IsComparison(im.op())) numbers = WholeFloat(im, i);
+    is_any_known = is_any_known || numbers;
+    found.emplace_back(i, std::move(numbers));
+  }
+  std::vector<Numbers> inputs;
+  for (auto& [i, numbers] : found) {
+    if (!numbers && is_any_known) numbers = im.OpenNumbers(i);
     if (!numbers) return std::nullopt;
-    inputs.push_back(std::move(*numbers));
+    inputs.push_back(*std::move(numbers));
   }
   const auto& [least, most, fold] = row->second;
   Folded result = inputs.size() < least || inputs.size() > most ? std::nullopt : fold(im, inputs);
-  return result && Fit(*result) ? result : std::nullopt;
+  const bool says_something = result && (result->values.empty() || std::ranges::any_of(result->values, IsKnown));
+  return says_something && Fit(*result) ? result : std::nullopt;
 }
 
 }  // namespace bindery::onnx

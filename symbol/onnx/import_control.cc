@@ -52,18 +52,18 @@ void ImportIf(Importer& im) {
 }
 
 // What a loop asks for before its steps can be made.
-void CheckIsKnown(const HostTensor* constant, const std::string& what) {
+void CheckIsKnown(const Importer& im, const HostTensor* constant, const std::string& what) {
   if (constant != nullptr) return;
   Throw<ModelError>(
-      "{} is computed from data or the batch, but how many steps a loop has must be known while the file is read",
-      what);
+      "{} is computed from data or the batch, but how many steps a loop has must be known while the file is read{}",
+      what, im.HowToState());
 }
 
 // --- Loop: (trips, condition, carried...) -> (carried..., what each step gave...).
 void ImportLoop(Importer& im) {
   const auto body = im.OpenBody("body");
-  if (im.Has(0)) CheckIsKnown(im.Constant(0), "input 0, the number of its steps,");
-  if (im.Has(1)) CheckIsKnown(im.Constant(1), "input 1, the condition of its first step,");
+  if (im.Has(0)) CheckIsKnown(im, im.Constant(0), "input 0, the number of its steps,");
+  if (im.Has(1)) CheckIsKnown(im, im.Constant(1), "input 1, the condition of its first step,");
   const int64_t trips = im.Has(0) ? im.StaticNumber(0) : INT64_MAX;
   bool goes_on = !im.Has(1) || Truth(im.Static(1), "input 1");
   Values carried;
@@ -80,7 +80,7 @@ void ImportLoop(Importer& im) {
                      ValueOf(HostTensor::Full(DType::kBool, {}, 1))};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     const Values outputs = im.Run(*body, inputs, fmt::format("step {}", step), fmt::format("_{}", step));
-    CheckIsKnown(outputs[0]->constant.get(), fmt::format("the condition to go on after step {}", step));
+    CheckIsKnown(im, outputs[0]->constant.get(), fmt::format("the condition to go on after step {}", step));
     goes_on = Truth(*outputs[0]->constant, "its condition");
     std::copy_n(outputs.begin() + 1, carried.size(), carried.begin());
     for (size_t i = 0; i < scanned.size(); ++i) {

@@ -78,20 +78,91 @@ void ImportConvTranspose(Importer& im) {
   im.Out(Deconvolution(im.In(0), im.WeightIn(1), bias, attrs, im.name()));
 }
 
+// Where each window of one channel has its elements: `places` within the channel, of a window of `taps` elements. In
+// padding, where none is, the first that there is stands again: who looks for the first of the largest finds that.
+struct WindowPlaces {
+  int64_t windows = 1, taps = 1;
+  std::vector<int64_t> places = {};  // (windows, taps)
+};
+WindowPlaces PlacesOf(const PoolingAttrs& attrs, const Shape& data, bool column_major) {
+  const std::vector<Window> axes = PoolWindows(attrs, data);
+  WindowPlaces result;
+  for (const Window& axis : axes) {
+    result.windows = CheckedMul(result.windows, axis.output);
+    result.taps = CheckedMul(result.taps, axis.kernel);
+  }
+  CheckTerms(CheckedMul(result.windows, result.taps));
+  for (int64_t window = 0; window < result.windows; ++window) {
+    const size_t begin = result.places.size();
+    int64_t first = -1;
+    for (int64_t tap = 0; tap < result.taps; ++tap) {
+      int64_t place = 0, step = 1, left_window = window, left_tap = tap;
+      std::vector<int64_t> at(axes.size());
+      for (size_t i = axes.size(); i-- > 0;) {
+        const Window& axis = axes[i];
+        at[i] = left_window % axis.output * axis.stride - axis.pad_begin + left_tap % axis.kernel * axis.dilate;
+        left_window /= axis.output;
+        left_tap /= axis.kernel;
+      }
+      for (size_t k = 0; k < axes.size(); ++k) {
+        const size_t i = column_major ? k : axes.size() - 1 - k;
+        const int64_t extent = data[static_cast<int>(i) + 2];
+        place = place < 0 || at[i] < 0 || at[i] >= extent ? -1 : place + at[i] * step;
+        step *= extent;
+      }
+      if (first < 0) first = place;
+      result.places.push_back(place);
+    }
+    std::replace(result.places.begin() + static_cast<std::ptrdiff_t>(begin), result.places.end(), int64_t{-1}, first);
+  }
+  return result;
+}
+
+Symbol Table(const std::vector<int64_t>& values, const Shape& shape) {
+  HostTensor table(DType::kInt64, shape);
+  std::ranges::copy(values, table.data<int64_t>().begin());
+  return bindery::Constant(std::move(table));
+}
+
+// Which element won each window: its index in the whole input, samples and channels included.
+Symbol IndicesOfMax(Importer& im, const PoolingAttrs& attrs, bool column_major) {
+  const Symbol x = im.In(0);
+  const Shape data = im.ShapeOf(x);
+  for (int axis = 1; axis < data.rank(); ++axis) {
+    if (data[axis] >= 1) continue;
+    Throw<ModelError>("output 1, which element won: extent {} of its input {} is not known{}", axis, data,
+                      im.HowToState());
+  }
+  const auto [windows, taps, rows] = PlacesOf(attrs, data, false);
+  const int64_t channels = data[1], elements = data.CountFrom(2);
+  const Symbol seen = Take(Reshape(x, {.shape = {0, 0, -1}}), Table(rows, {windows * taps}), {.axis = 2});
+  const Symbol tap = ArgMax(Reshape(seen, {.shape = {0, 0, windows, taps}}), {.axis = 3, .keepdims = false});
+  std::vector<int64_t> begins, of_channels, shape = {0, 0};
+  for (int64_t i = 0; i < windows; ++i) begins.push_back(i * taps);
+  for (int64_t i = 0; i < channels; ++i) of_channels.push_back(CheckedMul(i, elements));
+  const std::vector<int64_t> told = column_major ? PlacesOf(attrs, data, true).places : rows;
+  const Symbol place = Take(Table(told, {windows * taps}), tap + Table(begins, {windows}), {.axis = 0});
+  const Symbol samples = RangeBy({Table({0}, {}), Reshape(ShapeArray(x, {.end = 1}), {.shape = {}}), Table({1}, {})},
+                                 RangeAttrs{.dtype = DType::kInt64});
+  const Symbol of_sample = Reshape(samples, {.shape = {-1, 1, 1}}) * Table({CheckedMul(channels, elements)}, {}) +
+                           Table(of_channels, {channels, 1});
+  for (const Window& axis : PoolWindows(attrs, data)) shape.push_back(axis.output);
+  return Reshape(place + of_sample, {.shape = shape});
+}
+
 ImportFn Pool(PoolType type) {
   return [type](Importer& im) {
-    im.OnlyFirst();
-    im.Ignore({"storage_order"});  // of the second output
-    im.Out(Pooling(im.In(0),
-                   {.type = type,
-                    .kernel = im.Ints("kernel_shape"),
-                    .stride = im.Ints("strides"),
-                    .pad = im.Ints("pads"),
-                    .dilate = im.Ints("dilations"),
-                    .auto_pad = AutoPadOf(im),
-                    .ceil_mode = im.Flag("ceil_mode"),
-                    .count_include_pad = im.Flag("count_include_pad")},
-                   im.name()));
+    const PoolingAttrs attrs{.type = type,
+                             .kernel = im.Ints("kernel_shape"),
+                             .stride = im.Ints("strides"),
+                             .pad = im.Ints("pads"),
+                             .dilate = im.Ints("dilations"),
+                             .auto_pad = AutoPadOf(im),
+                             .ceil_mode = im.Flag("ceil_mode"),
+                             .count_include_pad = im.Flag("count_include_pad")};
+    const bool column_major = im.Flag("storage_order");
+    im.Out(Pooling(im.In(0), attrs, im.name()));
+    if (im.IsRead(1)) im.Out(1, IndicesOfMax(im, attrs, column_major));
   };
 }
 

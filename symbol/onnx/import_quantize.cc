@@ -14,10 +14,18 @@ void CheckNoBlocks(const Importer& im) {
   if (im.Int("block_size", 0) != 0) Throw<ModelError>("attribute \"block_size\": scales of blocks cannot be had");
 }
 
+// A scale or a zero point. One for all may be a list of one: writers have the scale of a bias so, and its zero point as
+// a number.
+Symbol Step(Importer& im, int i) {
+  const HostTensor* constant = im.Constant(i);
+  if (constant == nullptr || constant->shape() != Shape{1}) return im.In(i);
+  return bindery::Constant(constant->Reshape({}));
+}
+
 // Inputs i, i + 1 and i + 2: the integers, their scale and, unless it is 0, their zero point.
 Symbol Dequantized(Importer& im, int i, int64_t axis, const std::string& name = {}) {
-  std::vector<Symbol> inputs = {im.IntegersIn(i), im.In(i + 1)};
-  if (im.Has(i + 2)) inputs.push_back(im.In(i + 2));
+  std::vector<Symbol> inputs = {im.IntegersIn(i), Step(im, i + 1)};
+  if (im.Has(i + 2)) inputs.push_back(Step(im, i + 2));
   const DequantizeAttrs attrs{.axis = axis, .no_zero_point = !im.Has(i + 2)};
   return Apply(DequantizeLinearOp(), attrs, inputs, name);
 }
@@ -32,10 +40,10 @@ std::optional<DType> StatedType(Importer& im) {
 // By the scale and the zero point that are inputs i and i + 1.
 Symbol Quantized(Importer& im, const Symbol& x, int i, int64_t axis, std::optional<DType> stated = std::nullopt) {
   QuantizeAttrs attrs{.axis = axis, .no_zero_point = !im.Has(i + 1)};
-  std::vector<Symbol> inputs = {x, im.In(i)};
+  std::vector<Symbol> inputs = {x, Step(im, i)};
   if (im.Has(i + 1)) {
     attrs.dtype = im.DTypeOf(im.In(i + 1));
-    inputs.push_back(im.In(i + 1));
+    inputs.push_back(Step(im, i + 1));
     if (stated && *stated != attrs.dtype) {
       Throw<ModelError>("output_dtype says {}, but the zero point is {}", *stated, attrs.dtype);
     }

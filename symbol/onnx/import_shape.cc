@@ -49,7 +49,7 @@ void ImportFlatten(Importer& im) {
 // A Reshape where the input's extents are known as far as that needs them; else what is done when they are.
 void ImportSqueeze(Importer& im) {
   const Symbol x = im.In(0);
-  if (im.IsComputed(1)) return im.Out(SqueezeBy({x, im.In(1)}, im.name()));
+  if (im.IsOpen(1)) return im.Out(SqueezeBy({x, im.In(1)}, im.name()));
   const std::vector<int64_t> axes = im.AttributeOrInput("axes", 1);
   const std::optional<PartialExtents> extents = im.KnownExtentsOf(x);
   PartialExtents kept;
@@ -66,7 +66,7 @@ void ImportSqueeze(Importer& im) {
 
 void ImportUnsqueeze(Importer& im) {
   const Symbol x = im.In(0);
-  if (im.IsComputed(1)) return im.Out(ExpandDimsBy({x, im.In(1)}, im.name()));
+  if (im.IsOpen(1)) return im.Out(ExpandDimsBy({x, im.In(1)}, im.name()));
   im.Out(Unsqueezed(im, x, im.AttributeOrInput("axes", 1), im.name()));
 }
 
@@ -88,7 +88,7 @@ Extents EndsOf(Importer& im) {
 
 void ImportSlice(Importer& im) {
   bool is_computed = false;
-  for (int i = 1; i < im.num_inputs(); ++i) is_computed = is_computed || im.IsComputed(i);
+  for (int i = 1; i < im.num_inputs(); ++i) is_computed = is_computed || (i < 3 ? im.IsComputed(i) : im.IsOpen(i));
   if (is_computed) {
     const Symbol ends = im.Constant(2) != nullptr ? im.List(rule::FixedParts(EndsOf(im))) : im.In(2);
     std::vector<Symbol> inputs = {im.In(0), im.In(1), ends};
@@ -122,7 +122,7 @@ void ImportSplit(Importer& im) {
   const auto out = [&](const Symbol& all) {
     for (int i = 0; i < parts; ++i) im.Out(i, all[i]);
   };
-  if (im.IsComputed(1)) return out(SplitBy({x, im.In(1)}, attrs, im.name()));
+  if (im.IsOpen(1)) return out(SplitBy({x, im.In(1)}, attrs, im.name()));
   std::vector<int64_t> sizes = im.AttributeOrInput("split", 1);
   const std::optional<PartialExtents> extents = im.KnownExtentsOf(x);
   const int64_t extent = extents ? im.ShapeOf(x)[im.AxisOf(x, attrs.axis)] : kUnknownDim;
@@ -152,7 +152,7 @@ void ImportExpand(Importer& im) {
 }
 
 void ImportTile(Importer& im) {
-  if (im.IsComputed(1)) return im.Out(TileBy({im.In(0), im.In(1)}, im.name()));
+  if (im.IsOpen(1)) return im.Out(TileBy({im.In(0), im.In(1)}, im.name()));
   im.Out(Tile(im.In(0), {.repeats = im.StaticInts(1)}, im.name()));
 }
 
@@ -161,7 +161,7 @@ void ImportPad(Importer& im) {
   PadWithAttrs attrs{.mode = im.Enum("mode", PadMode::kConstant), .value = im.Float("value", 0)};
   if (im.Has(2)) attrs.value = im.Static(2).elements() == 1 ? im.Static(2).At(0) : 0;
   if (im.Has(3)) attrs.axes = im.StaticInts(3);
-  if (im.IsComputed(1)) {
+  if (im.IsOpen(1)) {
     const int64_t half = im.LengthOf(1) / 2;
     const Symbol begin = Slice(im.In(1), {.begin = {0}, .end = {half}, .axes = {0}});
     const Symbol end = Slice(im.In(1), {.begin = {half}, .end = {kSliceEnd}, .axes = {0}});
@@ -178,7 +178,7 @@ void ImportPad(Importer& im) {
 
 void ImportCenterCropPad(Importer& im) {
   CenterCropPadAttrs attrs{.axes = im.Ints("axes")};
-  if (im.IsComputed(1)) return im.Out(CenterCropPadBy({im.In(0), im.In(1)}, attrs, im.name()));
+  if (im.IsOpen(1)) return im.Out(CenterCropPadBy({im.In(0), im.In(1)}, attrs, im.name()));
   attrs.shape = im.StaticInts(1);
   im.Out(CenterCropPad(im.In(0), attrs, im.name()));
 }
@@ -216,7 +216,7 @@ void OutResized(Importer& im, ResizeAttrs attrs, int roi, int scales, int sizes)
   const Symbol x = im.In(0);
   bool is_computed = false;
   for (const int input : {roi, scales, sizes}) {
-    is_computed = is_computed || (IsGiven(im, input) && im.IsComputed(input));
+    is_computed = is_computed || (IsGiven(im, input) && (input == sizes ? im.IsComputed(input) : im.IsOpen(input)));
   }
   if (is_computed) {
     std::vector<Symbol> inputs = {x};

@@ -200,6 +200,10 @@ void Importer::DeclareInput(const ValueInfoProto& input) {
       if (any_batch_ && (is_first || is_same)) batch_axes.push_back(axis);
       const bool is_known = dim.has_dim_value() && dim.dim_value() > 0 && !(any_batch_ && (is_first || is_same));
       shape = shape->Insert(axis, is_known ? dim.dim_value() : kUnknownDim);
+      constexpr size_t kLongest = 500;  // of what is told
+      if (is_known || (any_batch_ && (is_first || is_same)) || open_.size() > kLongest) continue;
+      const std::string name = dim.dim_param().empty() ? "" : fmt::format(" ({})", QuotedName(dim.dim_param()));
+      open_ += fmt::format("{}axis {}{} of input {}", open_.empty() ? "" : ", ", axis, name, QuotedName(input.name()));
     }
   }
   VariableOptions options{.shape = shape, .dtype = dtype};
@@ -253,7 +257,11 @@ void Importer::ImportNode(const NodeProto& node, const std::string& name) {
     OutFixed(*numbers);
   } else {
     row->import(*this);
-    if (numbers && Wanted(0)) frame_->values.at(node.output(0))->numbers = std::move(numbers);
+    if (numbers && Wanted(0)) {
+      Value& value = *frame_->values.at(node.output(0));
+      if (!value.symbol.empty()) types_->DeclareNumbers(value.symbol, numbers->values);
+      value.numbers = std::move(numbers);
+    }
   }
   if (is_shared && Wanted(0)) constants_[&node] = frame_->values.at(node.output(0));
   for (const AttributeProto& attribute : node.attribute()) {

@@ -44,18 +44,19 @@ std::span<const ImportRow> ShapeImports();
 
 // Whole numbers that tell extents, as far as they are known: of a tensor with at most one axis.
 struct Numbers {
-  std::vector<Extent> values = {};
+  PartialExtents values = {};
   bool is_scalar = false;  // no axis
   DType dtype = DType::kInt64;
 };
-bool IsFixed(const Numbers& numbers);  // does none follow the batch?
+bool AreKnown(const Numbers& numbers);  // all of them?
+bool IsFixed(const Numbers& numbers);   // and does none follow the batch?
 
 // What a name of the file stands for.
 struct Value {
   std::string name = {};  // by which it was defined
   Symbol symbol = {};     // empty: not made yet
   std::shared_ptr<const HostTensor> constant = {};
-  std::optional<Numbers> numbers = {};  // if the batch is in them; the symbol computes the same
+  std::optional<Numbers> numbers = {};  // if the batch is in them, or some are open; the symbol computes the same
   bool is_initializer = false, is_input = false;
   std::map<std::string, Symbol> changed = {};  // parameters made of it, by what was done
 };
@@ -129,8 +130,11 @@ class Importer {
   bool IsStatic(int input) const;  // can its extents be said?
   // Has the node this input, but computed, so that it is for an operator that takes it as an input?
   bool IsComputed(int input) const { return Has(input) && !IsStatic(input); }
-  int64_t LengthOf(int input);                        // of a list that is computed; throws if it is not known
-  std::optional<Numbers> NumbersOf(int input) const;  // not of the graph's inputs: those are computed with
+  bool IsOpen(int input) const { return Has(input) && Constant(input) == nullptr; }  // or does it follow the batch?
+  int64_t LengthOf(int input);  // of a list that is computed; throws if it is not known
+  // As far as they are known; not of the graph's inputs: those are computed with.
+  std::optional<Numbers> NumbersOf(int input) const;
+  std::optional<Numbers> OpenNumbers(int input);  // as many as are computed, none of them known
   // Axes and the like: an attribute up to some version, an input since. Empty if neither is there.
   std::vector<int64_t> AttributeOrInput(const char* key, int input) const;
   bool IsOnlyReader(int input) const;
@@ -148,8 +152,9 @@ class Importer {
   std::optional<PartialExtents> KnownExtentsOf(const Symbol& value) { return types_->ExtentsOf(value); }
   PartialExtents ExtentsOf(const Symbol& value);  // throws if the number of axes is not known
   int RankOf(const Symbol& value) { return static_cast<int>(ExtentsOf(value).size()); }
-  int AxisOf(const Symbol& value, int64_t axis);                     // from 0 on
-  Shape ShapeOf(const Symbol& value);                                // kUnknownDim also where the batch is followed
+  int AxisOf(const Symbol& value, int64_t axis);  // from 0 on
+  Shape ShapeOf(const Symbol& value);             // kUnknownDim also where the batch is followed
+  std::string HowToState() const;  // for complaints of what is not known: which extents are open, and how to state them
   std::optional<int64_t> BakedBatch(const Symbol& value, int axis);  // what the file has in place of the batch there
 
   // Outputs.
@@ -207,6 +212,7 @@ class Importer {
 
   std::optional<int64_t> file_batch_;
   std::string batch_param_, batch_input_;
+  std::string open_;  // axes of inputs, as they are told to the reader
   int batch_axis_ = 0;
   ShapeMap other_batch_;  // of batched inputs
   std::optional<ValueTypes> types_;

@@ -146,7 +146,7 @@ const HostTensor* Importer::Constant(int input) const { return ValueOf(input)->c
 const HostTensor& Importer::Static(int input) const {
   const HostTensor* constant = Constant(input);
   if (constant == nullptr) {
-    Throw<ModelError>("input {} is computed, but our operator takes it as an attribute", input);
+    Throw<ModelError>("input {} is computed, but has to be known while the file is read{}", input, HowToState());
   }
   return *constant;
 }
@@ -165,18 +165,24 @@ int64_t Importer::StaticNumber(int input) const {
 }
 
 Extents Importer::StaticExtents(int input) const {
-  if (const ValuePtr& value = ValueOf(input); value->numbers) return value->numbers->values;
   Extents extents;
+  if (const ValuePtr& value = ValueOf(input); value->numbers && AreKnown(*value->numbers)) {
+    for (const std::optional<Extent>& number : value->numbers->values) extents.push_back(*number);
+    return extents;
+  }
   for (const int64_t number : StaticInts(input)) extents.push_back({number, 0});
   return extents;
 }
 
-bool Importer::IsStatic(int input) const { return ValueOf(input)->numbers || Constant(input) != nullptr; }
+bool Importer::IsStatic(int input) const {
+  const Value& value = *ValueOf(input);
+  return (value.numbers && AreKnown(*value.numbers)) || value.constant != nullptr;
+}
 
 int64_t Importer::LengthOf(int input) {
   const Shape shape = ShapeOf(In(input));
   if (shape.rank() != 1 || !shape.IsKnown()) {
-    Throw<ModelError>("input {}: expected a list of known length, got {}", input, shape);
+    Throw<ModelError>("input {}: expected a list of known length, got {}{}", input, shape, HowToState());
   }
   return shape[0];
 }
@@ -192,7 +198,19 @@ std::optional<Numbers> Importer::NumbersOf(int input) const {
       std::ranges::any_of(value.constant->data<uint64_t>(), [](uint64_t number) { return number > INT64_MAX; })) {
     return std::nullopt;
   }
-  return Numbers{StaticExtents(input), value.constant->shape().rank() == 0, value.constant->dtype()};
+  const Extents extents = StaticExtents(input);
+  return Numbers{{extents.begin(), extents.end()}, value.constant->shape().rank() == 0, value.constant->dtype()};
+}
+
+std::optional<Numbers> Importer::OpenNumbers(int input) {
+  const Value& value = *ValueOf(input);
+  if (value.symbol.empty() || value.constant) return std::nullopt;
+  const std::optional<DType> dtype = types_->DTypeOf(value.symbol);
+  const std::optional<PartialExtents> extents = types_->ExtentsOf(value.symbol);
+  if (!dtype || IsFloat(*dtype) || !extents || extents->size() > 1) return std::nullopt;
+  const std::optional<Extent> count = extents->empty() ? Extent{1, 0} : (*extents)[0];
+  if (!count || count->batches != 0 || count->fixed > int64_t{kMaxNumbers}) return std::nullopt;
+  return Numbers{PartialExtents(static_cast<size_t>(count->fixed)), extents->empty(), *dtype};
 }
 
 std::vector<int64_t> Importer::AttributeOrInput(const char* key, int input) const {
@@ -250,7 +268,7 @@ DType Importer::DTypeOf(const Symbol& value) {
 
 PartialExtents Importer::ExtentsOf(const Symbol& value) {
   std::optional<PartialExtents> extents = types_->ExtentsOf(value);
-  if (!extents) Throw<ModelError>("it is not known how many axes its input has");
+  if (!extents) Throw<ModelError>("it is not known how many axes its input has{}", HowToState());
   return *std::move(extents);
 }
 
@@ -266,6 +284,12 @@ Shape Importer::ShapeOf(const Symbol& value) {
     shape = shape.Insert(shape.rank(), extent && extent->batches == 0 ? extent->fixed : kUnknownDim);
   }
   return shape;
+}
+
+std::string Importer::HowToState() const {
+  if (open_.empty()) return {};
+  return fmt::format("; the file leaves open {}: state them in the file or in the options of ParseOnnx (shapes)",
+                     open_);
 }
 
 std::optional<int64_t> Importer::BakedBatch(const Symbol& value, int axis) {
@@ -305,7 +329,8 @@ void Importer::OutValue(int output, const ValuePtr& value) {
 void Importer::OutFixed(const Numbers& numbers) {
   const auto count = static_cast<int64_t>(numbers.values.size());
   HostTensor tensor(DType::kInt64, numbers.is_scalar ? Shape{} : Shape{count});
-  std::ranges::transform(numbers.values, tensor.data<int64_t>().begin(), &Extent::fixed);
+  std::ranges::transform(numbers.values, tensor.data<int64_t>().begin(),
+                         [](const auto& number) { return number->fixed; });
   OutConstant(tensor.Cast(numbers.dtype));
 }
 
@@ -319,7 +344,7 @@ bool CanReshapeTo(const PartialExtents& extents) { return std::ranges::count(ext
 
 Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::string& name) {
   if (!CanReshapeTo(extents)) {
-    Throw<ModelError>("more than one extent of its input is not known; say the input's shape");
+    Throw<ModelError>("more than one extent of its input is not known; state the shapes of the model's inputs");
   }
   Extents to;
   for (const std::optional<Extent>& extent : extents) to.push_back(extent.value_or(Extent{-1, 0}));

@@ -1,9 +1,11 @@
 #include "symbol/onnx/types.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "symbol/graph.h"
-#include "symbol/infer.h"
+#include "symbol/infer/fixed_point.h"
+#include "symbol/infer/value_index.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
 
@@ -38,6 +40,20 @@ std::optional<PartialExtents> ValueTypes::ExtentsOf(const Symbol& value) {
   return extents;
 }
 
+void ValueTypes::DeclareNumbers(const Symbol& value, const PartialExtents& numbers) {
+  if (std::ssize(numbers) > bindery::kMaxNumbers) return;
+  Of(value.entry());
+  std::vector<Sizes>& outputs = known_.at(value.entry().node.get());
+  for (size_t i = 0; i < sizes_; ++i) {
+    bindery::Numbers& known = outputs[static_cast<size_t>(value.entry().output)][i].numbers.emplace();
+    const auto batch = static_cast<double>(batch_ + static_cast<int64_t>(i));
+    for (const std::optional<Extent>& number : numbers) {
+      known.emplace_back(number ? static_cast<double>(number->fixed) + static_cast<double>(number->batches) * batch
+                                : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+}
+
 const ValueTypes::Sizes& ValueTypes::Of(const Entry& value) {
   std::vector<NodePtr> waiting{value.node};
   while (!waiting.empty()) {
@@ -60,27 +76,33 @@ std::vector<ValueTypes::Sizes> ValueTypes::Infer(const NodePtr& node) const {
   const auto count = static_cast<size_t>(node->num_outputs());
   std::vector<Sizes> outputs(count);
   if (node->is_variable()) return outputs;  // one that nobody has declared
-  // Of the node alone: what is below it is known.
+  // Of the node alone: what is below it is known. Nothing is assumed: what is not known may be anything.
   std::vector<Entry> inputs;
-  std::array<ShapeMap, 3> shapes;
-  DTypeMap dtypes;
-  for (const Entry& input : node->inputs()) {
-    const std::string name = std::to_string(inputs.size());
-    inputs.push_back(Variable(name).entry());
-    const Sizes& known = known_.at(input.node.get())[static_cast<size_t>(input.output)];
-    if (known[0].dtype) dtypes.emplace(name, *known[0].dtype);
-    for (size_t i = 0; i < sizes_; ++i) {
-      if (known[i].shape) shapes[i].emplace(name, *known[i].shape);
-    }
-  }
-  const NodePtr alone = WithInputs(*node, std::move(inputs));
+  for (size_t i = 0; i < node->inputs().size(); ++i) inputs.push_back(Variable(std::to_string(i)).entry());
+  const NodePtr alone = WithInputs(*node, inputs);
   const Graph graph = Graph::Of(Symbol(OutputsOf(alone)));
-  for (size_t i = 0; i < sizes_; ++i) {
-    // The type of a number is that of what it is combined with.
-    const bool is_open = ScalarValue(*node).has_value();
-    const PartialTypes types =
-        InferPartial(graph, shapes[i], is_open ? nullptr : &dtypes, batch_ + static_cast<int64_t>(i));
-    for (size_t o = 0; o < count; ++o) outputs[o][i] = types[static_cast<size_t>(graph.IndexOf(alone))][o];
+  const ValueIndex values(graph);
+  const bool is_open = ScalarValue(*node).has_value();  // a number has the type of what it is combined with
+  for (size_t size = 0; size < sizes_; ++size) {
+    FixedPoint facts(graph, values, batch_ + static_cast<int64_t>(size));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Entry& input = node->inputs()[i];
+      const PartialType& known = known_.at(input.node.get())[static_cast<size_t>(input.output)][size];
+      const int value = values.Of(inputs[i]);
+      if (known.shape) facts.Add(value, *known.shape);
+      if (known.dtype) facts.Add(value, *known.dtype);
+      if (known.numbers) facts.Add(value, *known.numbers);
+    }
+    if (is_open) {
+      facts.Run();
+    } else {
+      facts.RunWithDefault();
+    }
+    for (size_t o = 0; o < count; ++o) {
+      outputs[o][size] = facts[values.Of(graph.IndexOf(alone), static_cast<int>(o))];
+      // What is computed Fold knows, as it is with every batch: three sizes of one do not show all.
+      if (!node->inputs().empty()) outputs[o][size].numbers.reset();
+    }
   }
   return outputs;
 }

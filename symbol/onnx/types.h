@@ -25,6 +25,8 @@ class ValueTypes {
   // A variable, with the axes of its shape that are the batch's.
   void Declare(const Symbol& variable, DType dtype, const std::optional<Shape>& shape,
                const std::vector<int>& batch_axes = {});
+  // The numbers in a value of at most one axis, as far as they are known, from which extents may follow.
+  void DeclareNumbers(const Symbol& value, const PartialExtents& numbers);
   std::optional<DType> DTypeOf(const Symbol& value);
   std::optional<PartialExtents> ExtentsOf(const Symbol& value);  // no value: not even the number of axes is known
 

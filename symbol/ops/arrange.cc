@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "symbol/compose.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/open_shapes.h"
 #include "symbol/ops/resize.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_of.h"
@@ -226,6 +227,19 @@ Outputs Blocks(const ComposeContext& c, bool to_space) {
   return {rule::ReshapeTo(turned, {in[0], in[1] * CheckedMul(b, b, "a block"), height, width}, c.name)};
 }
 
+// What is known of the outputs before all of data's shape is: each has `shape(c, data)`.
+template <class F>
+OpDef Knowing(OpDef op, const F& shape) {
+  op.infer = [infer = std::move(op.infer), shape](InferContext& c) {
+    if (c.in(0).shape() && !c.in(0).Known()) {
+      const rule::OpenShape known = shape(c, *c.in(0).shape());
+      for (int o = 0; o < c.num_outputs() && known; ++o) c.out(o).Set(*known);
+    }
+    infer(c);
+  };
+  return op;
+}
+
 void CheckBlock(const AnyAttrs& any) { rule::CheckAtLeast("block", any.get<DepthAttrs>().block, 1); }
 
 }  // namespace
@@ -248,29 +262,47 @@ Symbol Stack(std::span<const Symbol> inputs, int64_t axis, const std::string& na
 
 const OpDef& ExpandDimsOp() {
   static const OpDef op =
-      Composed("ExpandDims", "data with new axes of extent 1.", &AttrsOf<AxesAttrs>(), ComposeExpandDims,
-               [](const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<AxesAttrs>().axes); });
+      Knowing(Composed("ExpandDims", "data with new axes of extent 1.", &AttrsOf<AxesAttrs>(), ComposeExpandDims,
+                       [](const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<AxesAttrs>().axes); }),
+              [](InferContext& c, const Shape& data) {
+                return rule::OpenExpandDims(data, rule::Known(c.attrs<AxesAttrs>().axes));
+              });
   return op;
 }
 const OpDef& SqueezeOp() {
   static const OpDef op =
-      Composed("Squeeze", "data without axes of extent 1.", &AttrsOf<AxesAttrs>(), ComposeSqueeze,
-               [](const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<AxesAttrs>().axes); });
+      Knowing(Composed("Squeeze", "data without axes of extent 1.", &AttrsOf<AxesAttrs>(), ComposeSqueeze,
+                       [](const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<AxesAttrs>().axes); }),
+              [](InferContext& c, const Shape& data) {
+                return rule::OpenSqueeze(data, rule::Known(c.attrs<AxesAttrs>().axes));
+              });
   return op;
 }
 const OpDef& SwapAxesOp() {
   static const OpDef op =
-      Composed("SwapAxes", "data with two axes swapped.", &AttrsOf<SwapAxesAttrs>(), ComposeSwapAxes);
+      Knowing(Composed("SwapAxes", "data with two axes swapped.", &AttrsOf<SwapAxesAttrs>(), ComposeSwapAxes),
+              [](InferContext& c, const Shape& data) {
+                const auto& [a, b] = c.attrs<SwapAxesAttrs>();
+                const int first = rule::Axis(a, data), second = rule::Axis(b, data);
+                return data.With(first, data[second]).With(second, data[first]);
+              });
   return op;
 }
 const OpDef& ExpandOp() {
-  static const OpDef op = Composed("Expand", "data and a shape stretched to each other.", &AttrsOf<ToShapeAttrs>(),
-                                   ComposeExpand, BroadcastToOp().check);
+  static const OpDef op = Knowing(Composed("Expand", "data and a shape stretched to each other.",
+                                           &AttrsOf<ToShapeAttrs>(), ComposeExpand, BroadcastToOp().check),
+                                  [](InferContext& c, const Shape& data) {
+                                    const auto& [shape, batches] = c.attrs<ToShapeAttrs>();
+                                    return rule::OpenExpand(data, rule::Known(shape, batches, c.batch()));
+                                  });
   return op;
 }
 const OpDef& TileOp() {
   static const OpDef op =
-      Composed("Tile", "data several times along axes.", &AttrsOf<TileAttrs>(), ComposeTile, CheckTile);
+      Knowing(Composed("Tile", "data several times along axes.", &AttrsOf<TileAttrs>(), ComposeTile, CheckTile),
+              [](InferContext& c, const Shape& data) {
+                return rule::OpenTile(data, rule::Known(c.attrs<TileAttrs>().repeats));
+              });
   return op;
 }
 const OpDef& RepeatOp() {
@@ -284,7 +316,9 @@ const OpDef& SplitOp() {
     OpDef split =
         Composed("Split", "data cut into parts along an axis.", &AttrsOf<SplitAttrs>(), ComposeSplit, CheckSplit);
     split.outputs = {Variadic("output", NumParts)};
-    return split;
+    return Knowing(std::move(split), [](InferContext& c, const Shape& data) {
+      return rule::OpenAxes(data, {c.attrs<SplitAttrs>().axis});
+    });
   }();
   return op;
 }

@@ -11,6 +11,7 @@
 #include "symbol/ops/grid.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/numbers.h"
+#include "symbol/ops/open_shapes.h"
 #include "symbol/ops/order.h"
 #include "symbol/ops/resize.h"
 #include "symbol/ops/rules.h"
@@ -90,39 +91,93 @@ void RangeNumbers(InferContext& c) {
   c.out(0).SetNumbers(std::move(numbers));
 }
 
-// --- By numbers
+// --- By numbers. Where some are open, or extents of data, as much follows as does from all that they may be: `open`.
 
-constexpr ByNumbers kRows[] = {
-    {"ReshapeBy", ReshapeOp, {"shape"}},
-    {"BroadcastToBy", BroadcastToOp, {"shape"}},
-    {"SliceBy", SliceOp, {"begin", "end", "axes", "step"}},
-    {"PadBy", PadWithOp, {"begin", "end"}},
-    {"RangeBy",
-     RangeOp,
-     {"begin", "end", "step"},
-     [](InferContext& c) { c.out(0).SetDType(c.attrs<RangeAttrs>().dtype); }},
-    {"ExpandDimsBy", ExpandDimsOp, {"axes"}},
-    {"SqueezeBy", SqueezeOp, {"axes"}},
-    {"ExpandBy", ExpandOp, {"shape"}},
-    {"TileBy", TileOp, {"repeats"}},
-    {"SplitBy", SplitOp, {"sizes"}},
-    {"CenterCropPadBy", CenterCropPadOp, {"shape"}},
-    {"ResizeBy", ResizeOp, {"scales", "sizes", "roi"}},
-    {"AffineGridBy",
-     AffineGridOp,
-     {"sizes"},
+using OpenRule = void (*)(InferContext&);
+struct Row : ByNumbers {
+  OpenRule open;
+};
+
+// Output 0 by data's shape and the numbers of input 1.
+template <rule::OpenShape (*kShape)(const Shape& data, const rule::OpenNumbers& numbers)>
+void Open(InferContext& c) {
+  const std::optional<rule::OpenNumbers> numbers = rule::NumbersIn(c.in(1));
+  if (!numbers || !c.in(0).shape()) return;
+  if (const rule::OpenShape shape = kShape(*c.in(0).shape(), *numbers)) c.out(0).Set(*shape);
+}
+
+void SetOpen(InferContext& c, const rule::OpenShape& shape) {
+  if (shape) c.out(0).Set(*shape);
+}
+
+void OpenReshapeBy(InferContext& c) {
+  const std::optional<rule::OpenNumbers> to = rule::NumbersIn(c.in(1));
+  if (to) SetOpen(c, rule::OpenReshape(c.in(0).shape(), *to, c.attrs<ReshapeAttrs>().allow_zero));
+}
+
+void OpenBroadcastToBy(InferContext& c) {
+  if (const std::optional<rule::OpenNumbers> to = rule::NumbersIn(c.in(1))) {
+    SetOpen(c, rule::OpenReshape(std::nullopt, *to, true));
+  }
+}
+
+// All outputs have data's shape but for these axes.
+void OpenBut(InferContext& c, const rule::OpenNumbers& axes) {
+  for (int o = 0; o < c.num_outputs() && c.in(0).shape(); ++o) c.out(o).Set(*rule::OpenAxes(*c.in(0).shape(), axes));
+}
+
+void OpenSliceBy(InferContext& c) {
+  if (const std::optional<rule::OpenNumbers> axes = rule::NumbersIn(c.in(3))) OpenBut(c, *axes);
+}
+
+// Those that are named, or all.
+void OpenNamed(InferContext& c, const std::vector<int64_t>& axes) {
+  OpenBut(c, axes.empty() ? rule::OpenNumbers(1) : rule::Known(axes));
+}
+
+constexpr Row kRows[] = {
+    {{"ReshapeBy", ReshapeOp, {"shape"}}, OpenReshapeBy},
+    {{"BroadcastToBy", BroadcastToOp, {"shape"}}, OpenBroadcastToBy},
+    {{"SliceBy", SliceOp, {"begin", "end", "axes", "step"}}, OpenSliceBy},
+    {{"PadBy", PadWithOp, {"begin", "end"}}, [](InferContext& c) { OpenNamed(c, c.attrs<PadWithAttrs>().axes); }},
+    {{"RangeBy",
+      RangeOp,
+      {"begin", "end", "step"},
+      [](InferContext& c) { c.out(0).SetDType(c.attrs<RangeAttrs>().dtype); }},
+     [](InferContext& c) { c.out(0).Set(rule::Unknown(1)); }},
+    {{"ExpandDimsBy", ExpandDimsOp, {"axes"}}, Open<rule::OpenExpandDims>},
+    {{"SqueezeBy", SqueezeOp, {"axes"}}, Open<rule::OpenSqueeze>},
+    {{"ExpandBy", ExpandOp, {"shape"}}, Open<rule::OpenExpand>},
+    {{"TileBy", TileOp, {"repeats"}}, Open<rule::OpenTile>},
+    {{"SplitBy", SplitOp, {"sizes"}}, [](InferContext& c) { OpenBut(c, {c.attrs<SplitAttrs>().axis}); }},
+    {{"CenterCropPadBy", CenterCropPadOp, {"shape"}},
+     [](InferContext& c) { OpenNamed(c, c.attrs<CenterCropPadAttrs>().axes); }},
+    {{"ResizeBy", ResizeOp, {"scales", "sizes", "roi"}},
+     [](InferContext& c) { OpenNamed(c, c.attrs<ResizeAttrs>().axes); }},
+    {{"AffineGridBy",
+      AffineGridOp,
+      {"sizes"},
+      [](InferContext& c) {
+        rule::SameDType({c.in(0), c.out(0)});
+        rule::ExpectFloat(c.in(0));
+      }},
      [](InferContext& c) {
-       rule::SameDType({c.in(0), c.out(0)});
-       rule::ExpectFloat(c.in(0));
+       const std::optional<rule::OpenNumbers> sizes = rule::NumbersIn(c.in(1));
+       if (sizes && std::ssize(*sizes) + 2 <= Shape::kMaxRank) c.out(0).Set(rule::Unknown(int(std::ssize(*sizes)) + 2));
      }},
-    {"TopKBy",
-     TopKOp,
-     {"k"},
+    {{"TopKBy",
+      TopKOp,
+      {"k"},
+      [](InferContext& c) {
+        rule::SameDType({c.in(0), c.out(0)});
+        c.out(1).SetDType(c.attrs<TopKAttrs>().dtype);
+      }},
+     [](InferContext& c) { OpenBut(c, {c.attrs<TopKAttrs>().axis}); }},
+    {{"OneHotBy", OneHotOp, {"depth"}, [](InferContext& c) { c.out(0).SetDType(c.attrs<OneHotAttrs>().dtype); }},
      [](InferContext& c) {
-       rule::SameDType({c.in(0), c.out(0)});
-       c.out(1).SetDType(c.attrs<TopKAttrs>().dtype);
+       const std::optional<Shape>& data = c.in(0).shape();
+       if (data && data->rank() < Shape::kMaxRank) c.out(0).Set(rule::Unknown(data->rank() + 1));
      }},
-    {"OneHotBy", OneHotOp, {"depth"}, [](InferContext& c) { c.out(0).SetDType(c.attrs<OneHotAttrs>().dtype); }},
 };
 
 // The field of `attrs` from numbers; false where it cannot follow the batch as these do.
@@ -163,7 +218,7 @@ bool SetField(AttrMap& attrs, const std::string& field, const Numbers& numbers, 
   return std::visit(set, attrs.at(field));
 }
 
-OpDef Define(const ByNumbers& row) {
+OpDef Define(const Row& row) {
   const OpDef& of = row.of();
   std::vector<std::string> names = of.inputs.Names({});
   const size_t first = names.size();
@@ -190,6 +245,7 @@ OpDef Define(const ByNumbers& row) {
               [&row, compose](InferContext& c) {
                 for (int o = 0; o < c.num_outputs() && !row.dtypes; ++o) rule::SameDType({c.in(0), c.out(o)});
                 if (row.dtypes) row.dtypes(c);
+                row.open(c);
                 InferComposed(c, compose);
               },
           // Numbers are checked when they are known; how many outputs there are, before there is a node.

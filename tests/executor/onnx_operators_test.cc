@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "executor/executor.h"
 #include "symbol/onnx/onnx.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/values.h"
@@ -29,8 +30,10 @@ std::string Text(const std::string& name, const std::string& value) {
 // What a graph with the output y computes.
 void ExpectOutput(const std::string& graph, int opset, const HostTensorMap& inputs, const HostTensor& expected) {
   const Model model = ParseOnnx(OnnxBytes(graph + OnnxOutput("y"), opset), "m.onnx");
+  HostTensorMap values = inputs;
+  values.insert(model.params.begin(), model.params.end());
   const RunResult result =
-      RunGraph(model.symbol, inputs, {.mode = Mode::kPredict, .batch_axes = OpenAxesOf(model.symbol)});
+      RunGraph(model.symbol, values, {.mode = Mode::kPredict, .batch_axes = OpenAxesOf(model.symbol)});
   ExpectNear(result.outputs[0], expected, 4e-6, "y");
 }
 std::string ErrorOf(const std::string& graph, int opset) {
@@ -99,6 +102,59 @@ TEST(OnnxOperators, ColumnsAreAddedUpWhereTheyStand) {
   EXPECT_NE(ErrorOf(OnnxInput("x", "N, 4, 3") + sizes + OnnxNode("Col2Im", "x image block", "y"), 18)
                 .find("expected (N, channels times 2, 2), got 4 and 3"),
             std::string::npos);
+}
+
+// Values that ONNX Runtime gives for x = 7 i mod 11; ties go to the first, and padding never wins.
+TEST(OnnxOperators, WhichElementsWon) {
+  const auto image = [](const Shape& shape) {
+    HostTensor x(DType::kFloat32, shape);
+    for (int64_t i = 0; i < x.elements(); ++i) x.Set(i, static_cast<double>(i * 7 % 11));
+    return x;
+  };
+  const auto won = [&](const std::string& dims, const std::string& attributes) {
+    return OnnxInput("x", dims) + OnnxNode("MaxPool", "x", "m y", attributes);
+  };
+  const std::string windows = OnnxInts("kernel_shape", "2, 2") + OnnxInts("strides", "1, 2");
+  const std::string padded = windows + OnnxInts("pads", "1, 0, 0, 1");
+  const HostTensorMap images = {{"x", image({2, 2, 3, 4})}};
+  ExpectOutput(
+      won("N, 2, 3, 4", padded), 17, images,
+      Int64s({2, 2, 3, 2}, {1, 3, 1, 3, 9, 6, 12, 14, 17, 14, 17, 23, 25, 26, 25, 31, 28, 31, 36, 39, 36, 39, 45, 47}));
+  ExpectOutput(
+      won("N, 2, 3, 4", padded + OnnxInt("storage_order", 1)), 17, images,
+      Int64s({2, 2, 3, 2}, {3, 9, 3, 9, 5, 7, 12, 18, 16, 18, 16, 23, 27, 30, 27, 34, 25, 34, 36, 45, 36, 45, 41, 47}));
+  const std::string apart = OnnxInts("kernel_shape", "2") + OnnxInts("dilations", "2") + OnnxInts("strides", "2");
+  ExpectOutput(won("2, 1, 6", apart + OnnxInt("ceil_mode", 1)), 17, {{"x", image({2, 1, 6})}},
+               Int64s({2, 1, 3}, {2, 4, 4, 6, 10, 10}));
+  EXPECT_NE(ErrorOf(won("N, 2, 3, W", padded), 17).find("extent 3 of its input (?, 2, 3, ?) is not known"),
+            std::string::npos);
+}
+
+// As segmentation nets have it, and backward: what won has its own slope and that of where it is put.
+TEST(OnnxOperators, WhatWonIsPutWhereItWas) {
+  const std::string windows = OnnxInts("kernel_shape", "2, 2") + OnnxInts("strides", "2, 2");
+  const std::string graph = OnnxInput("x", "N, 1, 2, 4") + OnnxNode("MaxPool", "x", "m i", windows) +
+                            OnnxNode("MaxUnpool", "m i", "y", windows);
+  const HostTensor x = Floats({2, 1, 2, 4}, {1, 5, 2, 2, 3, 4, 0, 1, -1, -2, 7, 8, -3, -4, 9, 6});
+  const HostTensor y = Floats({2, 1, 2, 4}, {0, 5, 2, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 9, 0});
+  ExpectOutput(graph, 17, {{"x", x}}, y);
+  const Model model = ParseOnnx(OnnxBytes(graph + OnnxOutput("y"), 17), "m.onnx");
+  Executor net(model.symbol,
+               {.inputs = {{"x", x.shape()}}, .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}});
+  net.Forward({{"x", x}});
+  net.Backward(Floats({2, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}));
+  ExpectNear(net.Gradient("x"), Floats({2, 1, 2, 4}, {0, 2, 3, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 15, 0}), 1e-6, "x");
+}
+
+// As ONNX Runtime's quantizer has a bias that all outputs share one scale of.
+TEST(OnnxOperators, AScaleOfOneElementBesideAZeroPointWithoutAxes) {
+  const std::string bias =
+      "initializer { name: 'b' data_type: 6 dims: [3] int32_data: [2, -4, 6] } "
+      "initializer { name: 'zero' data_type: 6 int32_data: [0] } ";
+  const std::string weight = OnnxFloats("w", "3, 2", "1, 0, 0, 1, 1, 1") + OnnxFloats("scale", "1", "0.5");
+  ExpectOutput(OnnxInput("x", "N, 2") + bias + weight + OnnxNode("DequantizeLinear", "b scale zero", "c") +
+                   OnnxNode("Gemm", "x w c", "y", OnnxInt("transB", 1)),
+               17, {{"x", Floats({1, 2}, {10, 20})}}, Floats({1, 3}, {11, 18, 33}));
 }
 
 // Indices count in the whole batch.

@@ -1,5 +1,5 @@
 // The compiler on graphs that a net written by hand rarely has: gradients that run without the net, gradients that are
-// also heads, heads and auxiliary states that cannot be.
+// also heads, heads and auxiliary states that cannot be, a value that is made of many.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -323,6 +323,24 @@ TEST(UnusualGraphs, NoGradientThroughOperatorsThatHaveNone) {  // E30
     EXPECT_NE(std::string(e.what()).find("it is a test"), std::string::npos) << e.what();
   }
   EXPECT_NO_THROW(Executor(MakeLoss(BlockGrad(y), {}, "loss"), options));
+}
+
+// A name that told all of what a value is made of would be twice as long with each step here.
+TEST(UnusualGraphs, NamesOfWhatIsMadeOfMuchAreShort) {
+  const auto plan_of = [](int64_t columns, int steps) {
+    Symbol p = Variable("p", {.shape = Shape{1}});
+    for (int i = 0; i < steps; ++i) p = Tanh(p) * Sigmoid(p);
+    const GroupOptions options{
+        .data = {{"data", {2, columns}}}, .for_training = false, .switches = {.fusion = false, .derive = true}};
+    return DataParallelExecutorGroup::MakePlans(Variable("data") + p, options)[0].plan;
+  };
+  const Plan plan = plan_of(3, 16), wider = plan_of(5, 16), other = plan_of(3, 15);
+  ASSERT_EQ(plan.derived.size(), 1u);
+  EXPECT_LT(plan.derived[0].name.size(), 1000u);
+  ASSERT_EQ(wider.derived.size(), 1u);
+  EXPECT_EQ(wider.derived[0].name, plan.derived[0].name) << "it is made once for both";
+  ASSERT_EQ(other.derived.size(), 1u);
+  EXPECT_NE(other.derived[0].name, plan.derived[0].name);
 }
 
 }  // namespace

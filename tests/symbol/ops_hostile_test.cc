@@ -46,6 +46,9 @@ void TryNode(const OpDef& op, const AnyAttrs& attrs, Shapes inputs, Shapes outpu
       if (!shape || !shape->IsKnown()) return;
       shape->Elements();
     }
+    for (const auto& [i, numbers] : ExampleNumbers(op)) {  // which OutputBatchAxes takes
+      if (shapes[static_cast<size_t>(i)] != numbers.shape()) return;
+    }
     if (op.name == "Pooling") PoolWindows(attrs.get<PoolingAttrs>(), shapes[0]);
     if (op.name == "Slice") SliceRanges(attrs.get<SliceAttrs>(), shapes[0], {});
     const std::vector<int> found_axes = OutputBatchAxes(op, attrs, shapes, axes);
