@@ -21,7 +21,10 @@ struct Counting {
     const double n = static_cast<double>(extent), below = std::isnan(index) ? 0 : std::floor(index);
     double place = index;
     if (mode == IndexMode::kClip) place = std::fmax(0, std::fmin(below, n - 1));
-    if (mode == IndexMode::kWrap) place = below - std::floor(below / n) * n;
+    if (mode == IndexMode::kWrap) {
+      const double rest = std::isinf(index) ? 0 : std::fmod(below, n);
+      place = rest < 0 ? rest + n : rest;
+    }
     if (mode == IndexMode::kRaise && index < 0) place = index + n;
     if (!(place >= 0 && place < n && place == std::floor(place))) {
       if (mode != IndexMode::kRaise) return -1;
