@@ -115,7 +115,7 @@ double Join(ScatterReduction reduction, double a, double b) {
 template <class Places>
 MaybeKernel Scatter(const KernelSpec& spec, const Places& places) {
   const int64_t n = spec.outputs[0].shape.Elements();
-  return InDouble(spec, [=, reduction = spec.attributes<ScatterAttrs>().reduction](const Tensors& t) {
+  return Wrapping(spec, [=, reduction = spec.attributes<ScatterAttrs>().reduction](const Tensors& t) {
     const size_t last = t.in.size() - 1;
     if (last == 2) std::copy_n(t.in[0], n, t.out[0]);
     places.ForEach([&](int64_t i) { return t.in[last - 1][i]; },
