@@ -71,6 +71,8 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // grid.h
       AffineGridOp,
       GridSampleOp,
+      GridSampleGradDataOp,
+      GridSampleGradGridOp,
       // indexing.h
       TakeOp,
       GatherNDOp,

@@ -211,7 +211,7 @@ class Lowering {
     }
     symbol = GiveScalarsTypes(symbol, dtypes);
     symbol = FoldConstants(symbol, [this](const Node& node, const std::vector<HostTensor>& inputs) {
-      // The reference computes in double, which has not all integers, and does not wrap.
+      // The reference computes in double, which has not all integers.
       const bool in_double = std::ranges::all_of(inputs, [](const HostTensor& x) { return IsFloat(x.dtype()); });
       return EvaluateNode(node, inputs, options_.mode, in_double ? KernelPolicy::kReference : KernelPolicy::kFast);
     });

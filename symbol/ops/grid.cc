@@ -1,13 +1,9 @@
 #include "symbol/ops/grid.h"
 
-#include <algorithm>
-#include <functional>
-
 #include "base/error.h"
 #include "symbol/compose.h"
 #include "symbol/ops/arrange.h"
 #include "symbol/ops/elementwise.h"
-#include "symbol/ops/indexing.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_of.h"
 #include "symbol/ops/shape_ops.h"
@@ -19,10 +15,9 @@ using rule::Value;
 
 // --- GridSample
 
-// data (N, C, n..), grid (N, m.., axes) and output (N, C, m..) have as many axes.
-void InferGridSample(InferContext& c) {
-  const auto& attrs = c.attrs<GridSampleAttrs>();
-  const Value data = c.in(0), grid = c.in(1), output = c.out(0);
+// data (N, C, n..), grid (N, m.., axes) and output (N, C, m..) have as many axes. Places bring along what is along
+// their own axes; data are mixed along all but the first two.
+void InferSampling(const GridSampleAttrs& attrs, Value data, Value grid, Value output) {
   rule::SameDType({data, output});
   rule::ExpectFloat(grid);
   if (attrs.mode != ResizeMode::kNearest) rule::ExpectFloat(data);
@@ -49,111 +44,53 @@ void InferGridSample(InferContext& c) {
     meet(grid, 1 + axis, output, 2 + axis);
     if ((*data.shape())[2 + axis] == 0) Throw<ShapeError>("data {} has no elements to sample", *data.shape());
   }
-  data.Carry(output, [](int axis) { return axis < 2 ? axis : -1; });
+  rule::Share(data, output, [](int axis) { return axis < 2; });
+  rule::Share(data, grid, [](int axis) { return axis == 0; });
   grid.Carry(output, [rank](int axis) { return axis == 0 ? 0 : axis < rank - 1 ? axis + 1 : -1; });
+  output.Carry(grid, [](int axis) { return axis == 0 ? 0 : axis == 1 ? -1 : axis - 1; });
 }
 
-// The places of a grid among data's elements, along axes of these extents, and the ways to treat them. Numbers of axes
-// are vectors, as places are: (..., axes).
-struct Places {
-  std::vector<double> extents;
-  DType dtype;
-  bool align_corners;
-
-  Symbol Of(const std::function<double(double n)>& f) const {
-    HostTensor numbers(dtype, {std::ssize(extents)});
-    for (size_t i = 0; i < extents.size(); ++i) numbers.Set(static_cast<int64_t>(i), f(extents[i]));
-    return Constant(std::move(numbers));
-  }
-  Symbol OfGrid(const Symbol& grid) const {
-    if (align_corners) return (grid + 1.0) * Of([](double n) { return (n - 1) / 2; });
-    return (grid + 1.0) * Of([](double n) { return n / 2; }) - 0.5;
-  }
-  // What is farther outside, infinite perhaps, counts as this far. At the bounds there is no slope, as in PyTorch.
-  Symbol Within(const Symbol& places, double beyond) const {
-    return Minimum(Of([=](double n) { return n - 1 + beyond; }), Maximum(-beyond, places));
-  }
-  // Turned over at the first and the last centre, or at the edges, as often as it needs. The period of a single centre
-  // is any: what comes of it is not above 0, to which it is moved.
-  Symbol Reflected(const Symbol& places) const {
-    const double low = align_corners ? 0 : -0.5;
-    const auto span = [aligned = align_corners](double n) { return aligned ? n - 1 : n; };
-    const Symbol turned = Mod(Abs(places - low), Of([&](double n) { return std::max(2 * span(n), 1.0); }));
-    return Of([&](double n) { return low + span(n); }) - Abs(turned - Of(span));
-  }
-};
-
-// The weights of the elements around a place, from `first` on from the one below it, by its distance from that:
-// PyTorch's and ONNX' cubic ones have the coefficient -0.75.
-struct Taps {
-  int64_t first;
-  std::vector<Symbol> weights;
-};
-Taps LinearTaps(const Symbol& part) { return {0, {1.0 - part, part}}; }
-Taps CubicTaps(const Symbol& part) {
-  constexpr double a = -0.75;
-  const auto near = [](const Symbol& x) { return ((a + 2) * x - (a + 3)) * x * x + 1.0; };
-  const auto far = [](const Symbol& x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
-  return {-1, {far(part + 1.0), near(part), near(1.0 - part), far(2.0 - part)}};
+void CheckGridSampleGrad(const AnyAttrs& any) {
+  const auto& attrs = any.get<GridSampleGradAttrs>();
+  rule::CheckExtentsAttr({attrs.extents, attrs.batches});
+  if (attrs.extents.size() == 2 || attrs.extents.size() == 3) return;
+  Throw<ModelError>("extents must be (H, W) or (D, H, W), got {}", rule::ToString(attrs.extents));
 }
 
-std::vector<Symbol> ComposeGridSample(const ComposeContext& c) {
-  const auto& attrs = c.attrs<GridSampleAttrs>();
-  const Extents &shape = c.shapes[0], &grid_shape = c.shapes[1];
-  const size_t space = shape.size() - 2;
-  const DType dtype = c.dtypes[0].value_or(DType::kFloat32);
-  Places places{.extents = {},
-                .dtype = rule::StatisticsDType(c.dtypes[1].value_or(DType::kFloat32)),
-                .align_corners = attrs.align_corners};
-  for (size_t axis = 0; axis < space; ++axis) {
-    const Extent& extent = shape[2 + axis];
-    if (extent.batches != 0 && c.of_every_batch) return {};
-    places.extents.push_back(static_cast<double>(At(extent, c.batch)));
-  }
-  const bool zeros = attrs.padding == GridPadding::kZeros, reflects = attrs.padding == GridPadding::kReflection;
-  // An index outside is clipped, or takes 0: no place leads out of the data. NaN is outside, or 0.
-  const TakeAttrs take{.axis = 2, .batch_dims = 1, .mode = zeros ? IndexMode::kZero : IndexMode::kClip};
-  // A grid has x first, data's axes end with it.
-  Symbol at = places.OfGrid(Flip(Cast(c.inputs[1], {.dtype = places.dtype}), {{-1}}));
+void InferGridSampleGradData(InferContext& c) {
+  const auto& attrs = c.attrs<GridSampleGradAttrs>();
+  const Value data = c.out(0);
+  const rule::ExtentList list{attrs.extents, attrs.batches};
+  Shape shape = rule::Unknown(static_cast<int>(list.size()) + 2);
+  for (size_t i = 0; i < list.size(); ++i) shape.Set(static_cast<int>(i) + 2, rule::ExtentAt(list, i, c.batch()));
+  data.Set(shape);
+  InferSampling(attrs, data, c.in(1), c.in(0));
+  if (list.FirstFollowing() >= 0) c.PlaceBatch(0, 2 + list.FirstFollowing());
+}
 
-  const bool cubic = attrs.mode == ResizeMode::kCubic;
-  if (reflects && !cubic) at = places.Reflected(at);
-  // As far outside as no element near it is inside; a cubic's elements are reflected one by one.
-  if (!cubic) at = places.Within(at, zeros ? 2 : 0);
-  if (cubic && !reflects) at = places.Within(at, 3);
-  if (attrs.mode == ResizeMode::kNearest) return {GatherND(c.inputs[0], Round(at), take, c.name)};
-
-  const Symbol data = Cast(c.inputs[0], {.dtype = places.dtype});  // so that gradients are added up in it, too
-  const Symbol below = Floor(at), part = at - below;
-  const Taps taps = cubic ? CubicTaps(part) : LinearTaps(part);
-  // Weights [tap][axis] as (N, 1, m..), for all channels.
-  Extents of_all_channels(grid_shape.begin(), grid_shape.end() - 1);
-  of_all_channels.insert(of_all_channels.begin() + 1, Extent{1, 0});
-  std::vector<std::vector<Symbol>> weights;
-  for (const Symbol& tap : taps.weights) {
-    const auto count = static_cast<int64_t>(space);
-    const Symbol axes = SliceChannel(tap, {.num_outputs = count, .axis = -1, .squeeze_axis = true});
-    std::vector<Symbol>& own = weights.emplace_back();
-    for (int axis = 0; axis < count; ++axis) own.push_back(rule::ReshapeTo(axes[axis], of_all_channels));
+// With w(place, element) the weight that an element has at a place:
+//   ddata = the sum of dy w over the places; dgrid = the sum of dy data dw/dgrid over channels and elements
+std::vector<Symbol> GridSampleGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<GridSampleAttrs>();
+  const Symbol &dy = g.output_grad(0), &data = g.input(0), &grid = g.input(1);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) {
+    Extents space = g.shape(0);
+    space.erase(space.begin(), space.begin() + 2);
+    result[0] = GridSampleGradData(dy, grid, {attrs, rule::FixedParts(space), rule::BatchParts(space)});
   }
-  // The sum of all neighbours, each with the product of its weights.
-  Symbol sum;
-  HostTensor step(places.dtype, {static_cast<int64_t>(space)});
-  const std::function<void(size_t, const Symbol&)> add = [&](size_t axis, const Symbol& weight) {
-    if (axis < space) {
-      for (size_t tap = 0; tap < weights.size(); ++tap) {
-        step.Set(static_cast<int64_t>(axis), static_cast<double>(taps.first) + static_cast<double>(tap));
-        add(axis + 1, weight.empty() ? weights[tap][axis] : weight * weights[tap][axis]);
-      }
-      return;
-    }
-    Symbol index = below + Constant(step);
-    if (reflects && cubic) index = places.Reflected(index);
-    const Symbol term = GatherND(data, index, take) * weight;
-    sum = sum.empty() ? term : sum + term;
-  };
-  add(0, {});
-  return {Cast(sum, {.dtype = dtype}, c.name)};
+  if (g.wants(1) && attrs.mode != ResizeMode::kNearest) result[1] = GridSampleGradGrid(dy, data, grid, attrs);
+  return result;
+}
+
+// It is linear in dy, by the same weights: with G what flows back, d/d dy = G at the places of the grid.
+std::vector<Symbol> GridSampleGradDataGradient(const GradientContext& g) {
+  const GridSampleAttrs& attrs = g.attrs<GridSampleGradAttrs>();
+  const Symbol &back = g.output_grad(0), &dy = g.input(0), &grid = g.input(1);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) result[0] = GridSample(back, grid, attrs);
+  if (g.wants(1) && attrs.mode != ResizeMode::kNearest) result[1] = GridSampleGradGrid(dy, back, grid, attrs);
+  return result;
 }
 
 // --- AffineGrid
@@ -214,8 +151,38 @@ const OpDef& GridSampleOp() {
       .doc = "data at the places of a grid, -1 to 1 along each axis: nearest, linear or cubic.",
       .attrs_type = &AttrsOf<GridSampleAttrs>(),
       .inputs = {"data", "grid"},
-      .infer = InferGridSample,
-      .compose = ComposeGridSample,
+      .infer = [](InferContext& c) { InferSampling(c.attrs<GridSampleAttrs>(), c.in(0), c.in(1), c.out(0)); },
+      .gradient = GridSampleGradient,
+  };
+  return op;
+}
+
+const OpDef& GridSampleGradDataOp() {
+  static const OpDef op = {
+      .name = "GridSampleGradData",
+      .doc = "dy at the places of a grid, added to the elements that are sampled there, by their weights.",
+      .attrs_type = &AttrsOf<GridSampleGradAttrs>(),
+      .inputs = {"output_grad", "grid"},
+      .infer = InferGridSampleGradData,
+      .check = CheckGridSampleGrad,
+      .gradient = GridSampleGradDataGradient,
+  };
+  return op;
+}
+
+const OpDef& GridSampleGradGridOp() {
+  static const OpDef op = {
+      .name = "GridSampleGradGrid",
+      .doc = "The slope of what is sampled at the places of a grid, times dy.",
+      .attrs_type = &AttrsOf<GridSampleAttrs>(),
+      .inputs = {"output_grad", "data", "grid"},
+      .infer =
+          [](InferContext& c) {
+            rule::Same({c.in(2), c.out(0)});
+            InferSampling(c.attrs<GridSampleAttrs>(), c.in(1), c.out(0), c.in(0));
+            c.in(2).Carry(c.out(0));
+          },
+      .not_differentiable = "the second derivative by places is not provided",
   };
   return op;
 }

@@ -35,6 +35,22 @@ struct GridSampleAttrs {
 const OpDef& GridSampleOp();
 inline constexpr OpFunction<GridSampleAttrs, 2> GridSample{GridSampleOp};
 
+// Of the gradient of data: several extents give the same output.
+struct GridSampleGradAttrs : GridSampleAttrs {
+  std::vector<int64_t> extents = {}, batches = {};
+  static FieldList Fields() {
+    using A = GridSampleGradAttrs;
+    return Joined(GridSampleAttrs::Fields(), {{"extents", &A::extents, "(H, W) or (D, H, W) of the data, required"},
+                                              {"batches", &A::batches, "batches added to each; default none"}});
+  }
+};
+// (output gradient, grid) -> data gradient. What is outside of the data has no part in it.
+const OpDef& GridSampleGradDataOp();
+inline constexpr OpFunction<GridSampleGradAttrs, 2> GridSampleGradData{GridSampleGradDataOp};
+// (output gradient, data, grid) -> grid gradient; 0 where a place outside counts as one at the border.
+const OpDef& GridSampleGradGridOp();
+inline constexpr OpFunction<GridSampleAttrs, 3> GridSampleGradGrid{GridSampleGradGridOp};
+
 struct AffineGridAttrs {
   std::vector<int64_t> sizes = {};  // (H, W) or (D, H, W)
   bool align_corners = false;       // as in GridSample

@@ -15,7 +15,7 @@ namespace bindery {
 enum class IndexMode {
   kRaise,  // -n .. n-1, negative ones from the end, as in ONNX; else the step ends with a DataError that names the node
   kClip,   // the nearest there is: negative ones are 0
-  kWrap,   // modulo n
+  kWrap,   // modulo n; of infinity 0
   kSkip,   // picks NaN (of integers 0), puts nothing; negative ones are outside
   kZero,   // picks 0, puts nothing; negative ones are outside
 };

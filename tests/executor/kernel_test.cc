@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/team.h"
 #include "symbol/ops.h"
 #include "symbol/ops/rules.h"
 #include "tests/executor/blocked_format.h"
@@ -112,8 +113,9 @@ TEST(AddKernel, RefusesASecondOne) {
 // watches).
 
 std::vector<uint8_t> Reordered(const std::vector<uint8_t>& bytes, DType dtype, const Shape& shape, const Format& from,
-                               const Format& to, KernelPolicy policy) {
-  const Kernel kernel = MakeReorder(dtype, shape, from, to, 1, policy);
+                               const Format& to, KernelPolicy policy, int threads = 1) {
+  const TeamScope team(threads);
+  const Kernel kernel = MakeReorder(dtype, shape, from, to, threads, policy);
   // Aligned as kernels may expect.
   HostTensor source(DType::kUInt8, {static_cast<int64_t>(bytes.size())});
   std::ranges::copy(bytes, source.data<uint8_t>().data());
@@ -151,6 +153,20 @@ TEST_P(ReorderTest, ThereAndBack) {
                   Reordered(bytes, dtype, shape, Format::Plain(), third, KernelPolicy::kReference))
             << ToString(to) << " to " << ToString(third);
       }
+    }
+  }
+}
+
+// Their bits are those of bfloat16 numbers that some instructions take for 0.
+TEST_P(ReorderTest, KeepsSmallNumbersOf16Bits) {
+  const Shape shape{6, 6, 42, 32};
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < shape.Elements(); ++i) bytes.insert(bytes.end(), {static_cast<uint8_t>(i * 37 % 113), 0});
+  for (const DType dtype : {DType::kInt16, DType::kUInt16, DType::kFloat16}) {
+    for (const Format& to : {Format::ChannelsLast(4), Blocked({0, 1, 2, 3}, {{1, 8}})}) {
+      const std::vector<uint8_t> there = Reordered(bytes, dtype, shape, Format::Plain(), to, GetParam(), 2);
+      EXPECT_EQ(Reordered(there, dtype, shape, to, Format::Plain(), GetParam(), 2), bytes)
+          << ToString(dtype) << " in " << ToString(to);
     }
   }
 }

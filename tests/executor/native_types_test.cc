@@ -77,6 +77,39 @@ TEST(NativeTypes, EveryOperatorInEveryType) {
   }
 }
 
+// What simulated devices give of integers is what CPUs do, where a type does not hold it, too.
+TEST(NativeTypes, IntegersWrapAroundInBothTables) {
+  const Symbol x = Variable("x"), w = Variable("w");
+  const ScatterAttrs added{.reduction = ScatterReduction::kAdd, .shape = {2}};
+  const std::vector<Symbol> symbols = {
+      Add(x, w),
+      Sub(x, w),
+      Mul(x, w),
+      Negative(x),
+      Abs(x),
+      Square(x),
+      Apply(AddNOp(), {}, {x, w, x}),
+      Sum(x),
+      SumSquare(x),
+      Prod(x),
+      L1Norm(x),
+      CumSum(x),
+      CumProd(x),
+      SumTo(x, {{1}}),
+      Div(x, w),
+      PutND(Constant(HostTensor::From({3, 1}, {1, 1, 1}).Cast(DType::kInt64)), x, added)};
+  for (const DType dtype :
+       {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, DType::kUInt64}) {
+    const HostTensorMap inputs = {{"x", Values({3}, {100, -128, 0}).Cast(dtype)},
+                                  {"w", Values({3}, {120, 2, 0}).Cast(dtype)}};
+    for (const Symbol& y : symbols) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, y.DebugString()));
+      ExpectNear(RunGraph(y, inputs, {}).outputs[0],
+                 RunGraph(y, inputs, {.policy = KernelPolicy::kReference}).outputs[0], 0, "both tables");
+    }
+  }
+}
+
 // 2^53 + 1 is no double.
 TEST(NativeTypes, LargeIntegersAreExact) {
   const auto integers = [](const Shape& shape, std::vector<int64_t> values) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "executor/evaluate.h"
 #include "symbol/ops/indexing.h"
@@ -22,6 +24,22 @@ TEST(Indexing, RaisesWithTheNodesName) {
               }),
               "DataError: Take \"lookup\": index -4 is not in -3..2");
   }
+}
+
+TEST(Indexing, WrapsNumbersBeyondAllExtents) {
+  const HostTensor x = Values({3}, {1, 2, 3});
+  HostTensor large(DType::kUInt64, {2});
+  large.data<uint64_t>()[0] = (uint64_t{1} << 63) + 1;                                        // 0 modulo 3
+  large.data<uint64_t>()[1] = (uint64_t{1} << 62) + 4;                                        // 2
+  const HostTensor numbers = Values({6}, {HUGE_VAL, -HUGE_VAL, NAN, 0x1p80, -0x1p80, -4.5});  // 2^80 is 1 modulo 3
+  const Symbol y = Take(Variable("x"), Variable("i"), {.mode = IndexMode::kWrap}, "y");
+  const auto taken = [&](const HostTensor& indices, KernelPolicy policy) {
+    return EvaluateNode(*y.entry().node, {x, indices}, Mode::kPredict, policy)[0];
+  };
+  for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+    ExpectNear(taken(numbers, policy), Values({6}, {1, 1, 1, 2, 3, 2}), 0, "of numbers");
+  }
+  ExpectNear(taken(large, KernelPolicy::kFast), Values({2}, {1, 3}), 0, "of integers");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "symbol/ops/grid.h"
 #include "symbol/ops/resize.h"
 #include "symbol/ops/shape_ops.h"
 #include "tests/executor/graph_runner.h"
@@ -54,38 +53,6 @@ TEST(Resize, WhatEndsAtTheEdgeIsInside) {
                                       .extrapolation = -1});
         EXPECT_EQ(y.At(to - 1), from - 1) << from << " to " << to << " from " << begin;
       }
-    }
-  }
-}
-
-// NaN, infinities and a number beyond all integers, along x; y is the middle between two rows, of which the nearest is
-// the first.
-TEST(GridSample, NoPlaceLeadsOutOfTheData) {
-  constexpr double kInf = HUGE_VAL, kNaN = NAN;
-  const HostTensor x = Values({1, 1, 2, 2}, {1, 2, 3, 4}).Cast(DType::kFloat32);
-  const HostTensor grid = Values({1, 1, 4, 2}, {kNaN, 0, kInf, 0, -kInf, 0, 1e30, 0}).Cast(DType::kFloat32);
-  using enum GridPadding;
-  const struct {
-    ResizeMode mode;
-    GridPadding padding;
-    HostTensor expected;
-  } kRows[] = {{ResizeMode::kNearest, kZeros, Values({1, 1, 1, 4}, {0, 0, 0, 0})},
-               {ResizeMode::kLinear, kZeros, Values({1, 1, 1, 4}, {kNaN, 0, 0, 0})},
-               {ResizeMode::kCubic, kZeros, Values({1, 1, 1, 4}, {kNaN, 0, 0, 0})},
-               {ResizeMode::kNearest, kBorder, Values({1, 1, 1, 4}, {1, 2, 1, 2})},
-               {ResizeMode::kLinear, kBorder, Values({1, 1, 1, 4}, {kNaN, 3, 2, 3})},
-               {ResizeMode::kCubic, kBorder, Values({1, 1, 1, 4}, {kNaN, 3, 2, 3})},
-               {ResizeMode::kLinear, kReflection, Values({1, 1, 1, 3}, {kNaN, kNaN, kNaN})},
-               {ResizeMode::kCubic, kReflection, Values({1, 1, 1, 3}, {kNaN, kNaN, kNaN})}};
-  for (const auto& row : kRows) {
-    const GridSampleAttrs attrs{.mode = row.mode, .padding = row.padding, .align_corners = true};
-    // Where 1e30 is after so many reflections is nobody's business.
-    const Symbol places = Slice(Variable("grid"), {.begin = {0}, .end = {row.expected.shape()[3]}, .axes = {2}});
-    for (const KernelPolicy policy : {KernelPolicy::kReference, KernelPolicy::kFast}) {
-      const Symbol y = GridSample(Variable("x"), places, attrs, "y");
-      ExpectNear(RunGraph(y, {{"x", x}, {"grid", grid}}, {.policy = policy}).outputs[0],
-                 row.expected.Cast(DType::kFloat32), 1e-6,
-                 fmt::format("mode {}, padding {}", static_cast<int>(row.mode), static_cast<int>(row.padding)));
     }
   }
 }

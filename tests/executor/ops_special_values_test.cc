@@ -102,6 +102,9 @@ TEST(SpecialValues, Gradients) {
     ExpectTablesAgree(Apply(ActivationGradOp(), ActivationAttrs{type}, {a, b}, "dx"), {{"a", dy}, {"b", y}});
   }
   ExpectTablesAgree(Apply(AddReluGradOp(), {}, {a, a, b}, "dx"), {{"a", dy}, {"b", y}});
+  for (const OpDef& (*op)() : {LinearRegressionOutputGradOp, MAERegressionOutputGradOp}) {
+    ExpectTablesAgree(Apply(op(), LinearRegressionOutputAttrs{}, {a, b}, "dx"), {{"a", dy}, {"b", y}});
+  }
 }
 
 // Windows, rows and columns that hold each of the values, in every place.

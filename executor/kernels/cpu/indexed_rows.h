@@ -64,12 +64,28 @@ struct Counting {
     }
   }
 
+  // Modulo the extent; of a number that is not finite 0.
+  template <class T>
+  static int64_t Wrapped(T value, int64_t extent) {
+    int64_t rest = 0;
+    if constexpr (std::is_same_v<T, uint64_t>) {
+      return static_cast<int64_t>(value % static_cast<uint64_t>(extent));
+    } else if constexpr (std::is_integral_v<T>) {
+      rest = static_cast<int64_t>(value) % extent;
+    } else {
+      const double number = LoadDouble(value);
+      if (std::isfinite(number))
+        rest = static_cast<int64_t>(std::fmod(std::floor(number), static_cast<double>(extent)));
+    }
+    return rest < 0 ? rest + extent : rest;
+  }
+
   template <class T>
   int64_t Outside(T value, int64_t index, int64_t extent) const {
     switch (mode) {
       case IndexMode::kRaise: break;
       case IndexMode::kClip: return std::clamp<int64_t>(index, 0, extent - 1);
-      case IndexMode::kWrap: return (index % extent + extent) % extent;
+      case IndexMode::kWrap: return Wrapped(value, extent);
       case IndexMode::kSkip:
       case IndexMode::kZero: return kNowhere;
     }

@@ -19,6 +19,7 @@ KernelRows CrossEntropyKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
+KernelRows GridKernels();
 KernelRows IndexingKernels();
 KernelRows LossKernels();
 KernelRows MatMulKernels();
@@ -58,13 +59,14 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(),      BatchNormKernels(), BinaryKernels(),        CTCKernels(),       ConcatKernels(),
-          ConvolutionKernels(),    CopyKernels(),      CrossEntropyKernels(),  DropoutKernels(),   ElementwiseKernels(),
-          FullyConnectedKernels(), IndexingKernels(),  LossKernels(),          MatMulKernels(),    MeasureKernels(),
-          NormalizeKernels(),      OrderKernels(),     PoolingKernels(),       PredicateKernels(), QuantizeKernels(),
-          QuantizedKernels(),      RandomKernels(),    RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),
-          RelationKernels(),       ResampleKernels(),  SequenceKernels(),      SliceKernels(),     SoftmaxKernels(),
-          UnaryKernels(),
+          AttentionKernels(), BatchNormKernels(),   BinaryKernels(),         CTCKernels(),
+          ConcatKernels(),    ConvolutionKernels(), CopyKernels(),           CrossEntropyKernels(),
+          DropoutKernels(),   ElementwiseKernels(), FullyConnectedKernels(), GridKernels(),
+          IndexingKernels(),  LossKernels(),        MatMulKernels(),         MeasureKernels(),
+          NormalizeKernels(), OrderKernels(),       PoolingKernels(),        PredicateKernels(),
+          QuantizeKernels(),  QuantizedKernels(),   RandomKernels(),         RecurrentGradKernels(),
+          RecurrentKernels(), ReduceKernels(),      RelationKernels(),       ResampleKernels(),
+          SequenceKernels(),  SliceKernels(),       SoftmaxKernels(),        UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate, &kTiledChains);
   return table;

@@ -64,8 +64,9 @@ Kernel OwnReorder(DType dtype, const Shape& shape, const Format& from, const For
 
 }  // namespace
 
-// Equal bytes are copied; what oneDNN can do it does: it knows no 8-byte elements, and without AVX-512 its reorders of
-// bfloat16 do not keep all bits.
+// Equal bytes are copied; what oneDNN can do it does: it knows no 8-byte elements, and its reorders of bfloat16 do not
+// keep all bits: without AVX-512 of no number, with it not of those that are denormal, as small integers and the
+// smallest numbers of float16 would be.
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
   if (to.kind == Format::Kind::kOpaque) {
     MaybeKernel weights = WinogradWeights(dtype, shape, from, to, threads);
@@ -76,7 +77,8 @@ MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from,
   }
   // Only where elements lie matters: the type that travels is any of the same size.
   const int64_t size = SizeOf(dtype);
-  if (size == 8 || (size == 2 && MachineIsa() != Isa::kAvx512)) return OwnReorder(dtype, shape, from, to, threads);
+  const bool keeps_bits = size != 2 || (dtype == DType::kBFloat16 && MachineIsa() == Isa::kAvx512);
+  if (size == 8 || !keeps_bits) return OwnReorder(dtype, shape, from, to, threads);
   const DType carrier = size == 4 ? DType::kFloat32 : size == 2 ? DType::kBFloat16 : DType::kUInt8;
   const auto source = ToDesc(from, carrier, shape);
   const auto target = ToDesc(to, carrier, shape);

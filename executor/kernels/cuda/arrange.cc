@@ -1,4 +1,5 @@
-// Sequences, triangles, quantised numbers, sparse sums along an axis.
+// Sequences, triangles, quantised numbers, sparse sums along an axis, grids.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -6,6 +7,7 @@
 #include "executor/kernels/cuda/arrange_args.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/rules.h"
+#include "symbol/ops/grid.h"
 #include "symbol/ops/order.h"
 #include "symbol/ops/quantize.h"
 #include "symbol/ops/resize.h"
@@ -95,6 +97,61 @@ MaybeKernel MakeResample(const KernelSpec& spec) {
   });
 }
 
+// Of data, of a grid and of an output of these shapes and types.
+GridArgs SampledGrid(GridPart part, const GridSampleAttrs& attrs, const ValueType& data, const ValueType& output) {
+  GridArgs args{.part = part,
+                .sampling = static_cast<Sampling>(attrs.mode),
+                .space = data.shape.rank() - 2,
+                .unit = static_cast<int32_t>(SizeOf(data.dtype)),
+                .samples = data.shape[0],
+                .channels = data.shape[1],
+                .plane = data.shape.CountFrom(2),
+                .places = output.shape.CountFrom(2)};
+  for (int axis = 0; axis < args.space; ++axis) {
+    args.axes[axis] = {data.shape[2 + axis], static_cast<Outside>(attrs.padding), attrs.align_corners};
+  }
+  return args;
+}
+
+MaybeKernel MakeGridSample(const KernelSpec& spec) {
+  const ValueType &data = spec.inputs[0], &output = spec.outputs[0];
+  GridArgs args = SampledGrid(GridPart::kSample, spec.attributes<GridSampleAttrs>(), data, output);
+  return OwnKernel(spec, [args, n = output.shape.Elements()](Launches& launches) mutable {
+    args.data = launches.in(0);
+    args.grid = launches.in(1);
+    args.out = launches.out(0);
+    launches.Add(args, n);
+  });
+}
+
+MaybeKernel MakeGridSampleGradData(const KernelSpec& spec) {
+  const ValueType &output = spec.inputs[0], &data = spec.outputs[0];
+  GridArgs args = SampledGrid(GridPart::kGradData, spec.attributes<GridSampleGradAttrs>(), data, output);
+  const DType sums = ValueOf(data.dtype);
+  const int64_t n = data.shape.Elements(), rows = n / std::max<int64_t>(1, data.shape[-1]);
+  Kernel kernel = OwnKernel(spec, [=](Launches& launches) mutable {
+    args.dy = launches.in(0);
+    args.grid = launches.in(1);
+    args.out = sums == data.dtype ? launches.out(0) : Target{launches.scratch(), sums};
+    launches.Add(args, rows);
+    if (sums != data.dtype) launches.Cast({args.out.data, sums}, launches.out(0), n);
+  });
+  if (sums != data.dtype) kernel.scratch_bytes = n * SizeOf(sums);
+  return kernel;
+}
+
+MaybeKernel MakeGridSampleGradGrid(const KernelSpec& spec) {
+  const ValueType &output = spec.inputs[0], &data = spec.inputs[1];
+  GridArgs args = SampledGrid(GridPart::kGradGrid, spec.attributes<GridSampleAttrs>(), data, output);
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.dy = launches.in(0);
+    args.data = launches.in(1);
+    args.grid = launches.in(2);
+    args.out = launches.out(0);
+    launches.Add(args, args.samples * args.places);
+  });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"SequenceMask", MakeSequence<Arrange::kMask, SequenceMaskAttrs>},
     {"SequenceReverse", MakeSequence<Arrange::kReverse, SequenceAttrs>},
@@ -104,6 +161,9 @@ constexpr KernelEntry kEntries[] = {
     {"QuantizeLinear", MakeQuantize<QuantizeAttrs>},
     {"DequantizeLinear", MakeQuantize<DequantizeAttrs>},
     {"Resample", MakeResample},
+    {"GridSample", MakeGridSample},
+    {"GridSampleGradData", OfFloats<MakeGridSampleGradData>},
+    {"GridSampleGradGrid", OfFloats<MakeGridSampleGradGrid>},
 };
 
 }  // namespace

@@ -10,5 +10,6 @@ extern "C" {
 __global__ void bindery_arrange(const __grid_constant__ ArrangeArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_quantize(const __grid_constant__ QuantizeArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_resample(const __grid_constant__ ResampleArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_grid(const __grid_constant__ GridArgs args) { Run(GpuBlock(), args); }
 
 }  // extern "C"

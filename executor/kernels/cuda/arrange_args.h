@@ -1,9 +1,10 @@
-// What kernels of sequences, triangles, quantised numbers and sparse sums are launched with (args.h).
+// What kernels of sequences, triangles, quantised numbers, sparse sums and grids are launched with (args.h).
 #pragma once
 
 #include <tuple>
 
 #include "executor/kernels/cuda/args.h"
+#include "executor/kernels/sampling.h"
 
 extern "C" const unsigned long long bindery_cuda_arrange[];
 
@@ -67,6 +68,25 @@ struct ResampleArgs {
   }
 };
 
-using ArrangeImage = std::tuple<ArrangeArgs, QuantizeArgs, ResampleArgs>;
+// GridSampleOp and its gradients, of data (samples, channels, plane), a grid (samples, places, space) and an output
+// (samples, channels, places), or gradients of these. That of data is added up in the type that is computed with.
+enum class GridPart : int32_t { kSample, kGradData, kGradGrid };
+struct GridArgs {
+  static constexpr const char* kName = "bindery_grid";
+  static constexpr const unsigned long long* kImage = bindery_cuda_arrange;
+  GridPart part = {};
+  Sampling sampling = {};
+  int32_t space = 2, unit = 1;
+  int64_t samples = 0, channels = 0, plane = 1, places = 1;
+  SampledAxis axes[3] = {};
+  Source data = {}, grid = {}, dy = {};
+  Target out = {};
+  void Addresses(const auto& visit) {
+    for (Source* source : {&data, &grid, &dy}) visit(source->data);
+    visit(out.data);
+  }
+};
+
+using ArrangeImage = std::tuple<ArrangeArgs, QuantizeArgs, ResampleArgs, GridArgs>;
 
 }  // namespace bindery::cuda

@@ -1,4 +1,4 @@
-// Sequences, triangles, quantised numbers, sparse sums along an axis.
+// Sequences, triangles, quantised numbers, sparse sums along an axis, grids.
 #pragma once
 
 #include <cmath>
@@ -113,6 +113,121 @@ __device__ void Run(const Block& block, const ResampleArgs& args) {
     });
   }
   IsComputedInFloat(args.in.dtype) ? resample.template operator()<float>() : resample.template operator()<double>();
+}
+
+// f(offset in the plane, inside, weight, slopes) for each element of a place; slopes are by the numbers of the grid, as
+// they lie there.
+template <Sampling kSampling, class Value, class F>
+__device__ void ForElements(const GridArgs& args, int64_t place, const F& f) {
+  constexpr int kAlong = TapsAlongAxis(kSampling);
+  const int space = args.space;
+  Taps<Value, kAlong, int64_t> taps[3];
+  for (int axis = 0; axis < space; ++axis) {
+    const Value at = Get<Value>(args.grid.data, args.grid.dtype, place * space + space - 1 - axis);
+    taps[axis] = TapsOf<kSampling, int64_t>(args.axes[axis], PlaceAt<kSampling>(args.axes[axis], at));
+  }
+  const int planes = space == 3 ? kAlong : 1, all = planes * kAlong * kAlong;
+  for (int element = 0; element < all; ++element) {
+    int64_t offset = 0;
+    bool inside = true;
+    Value weight = 1, slopes[3] = {1, 1, 1};
+    for (int axis = 0, rest = all; axis < space; ++axis) {
+      rest /= kAlong;
+      const int tap = element / rest % kAlong;
+      offset = offset * args.axes[axis].extent + taps[axis].index[tap];
+      inside = inside && taps[axis].inside[tap];
+      weight *= taps[axis].weight[tap];
+      for (int i = 0; i < space; ++i) {
+        slopes[i] *= i == space - 1 - axis ? taps[axis].slope[tap] : taps[axis].weight[tap];
+      }
+    }
+    f(offset, inside, weight, slopes);
+  }
+}
+
+template <Sampling kSampling, class Value, class Block>
+__device__ void SampleBy(const Block& block, const GridArgs& args) {
+  ForAll(block, args.samples * args.channels * args.places, [&](int64_t i) {
+    const int64_t channel = i / args.places, place = channel / args.channels * args.places + i % args.places;
+    Value sum = 0;
+    ForElements<kSampling, Value>(args, place, [&](int64_t offset, bool inside, Value weight, const Value*) {
+      const Value x = inside ? Get<Value>(args.data.data, args.data.dtype, channel * args.plane + offset) : Value{0};
+      sum += weight * x;
+    });
+    Put(args.out.data, args.out.dtype, i, sum);
+  });
+}
+
+// A row of data, the last axis', is a thread's, which looks at all places.
+template <Sampling kSampling, class Value, class Block>
+__device__ void GridGradData(const Block& block, const GridArgs& args) {
+  const int64_t row = args.axes[args.space - 1].extent, rows = args.plane / row;
+  ForAll(block, args.samples * args.channels * rows, [&](int64_t i) {
+    const int64_t channel = i / rows, begin = i % rows * row, first = channel / args.channels * args.places;
+    Value* const sums = static_cast<Value*>(args.out.data) + channel * args.plane;
+    for (int64_t k = begin; k < begin + row; ++k) sums[k] = 0;
+    for (int64_t m = 0; m < args.places; ++m) {
+      ForElements<kSampling, Value>(args, first + m, [&](int64_t offset, bool inside, Value weight, const Value*) {
+        if (!inside || offset < begin || offset >= begin + row) return;
+        sums[offset] += weight * Get<Value>(args.dy.data, args.dy.dtype, channel * args.places + m);
+      });
+    }
+  });
+}
+
+// A place is a thread's, which goes through all channels.
+template <Sampling kSampling, class Value, class Block>
+__device__ void GridGradGrid(const Block& block, const GridArgs& args) {
+  ForAll(block, args.samples * args.places, [&](int64_t place) {
+    const int64_t sample = place / args.places, m = place % args.places;
+    double grads[3] = {};
+    ForElements<kSampling, Value>(args, place, [&](int64_t offset, bool inside, Value, const Value* slopes) {
+      double sum = 0;
+      for (int64_t c = sample * args.channels; c < (sample + 1) * args.channels && inside; ++c) {
+        sum += static_cast<double>(Get<Value>(args.dy.data, args.dy.dtype, c * args.places + m)) *
+               static_cast<double>(Get<Value>(args.data.data, args.data.dtype, c * args.plane + offset));
+      }
+      for (int k = 0; k < args.space; ++k) {
+        if (slopes[k] != 0) grads[k] += sum * static_cast<double>(slopes[k]);
+      }
+    });
+    for (int k = 0; k < args.space; ++k) Put(args.out.data, args.out.dtype, place * args.space + k, grads[k]);
+  });
+}
+
+// The nearest elements are moved as they are, whatever they are.
+template <class Block>
+__device__ void SampleNearest(const Block& block, const GridArgs& args) {
+  ForFloats(args.grid.dtype, [&]<class Value>() {
+    ForUnit(args.unit, [&]<class Unit>() {
+      ForAll(block, args.samples * args.channels * args.places, [&](int64_t i) {
+        const int64_t channel = i / args.places, place = channel / args.channels * args.places + i % args.places;
+        ForElements<Sampling::kNearest, Value>(args, place, [&](int64_t offset, bool inside, Value, const Value*) {
+          const Unit* const x = static_cast<const Unit*>(args.data.data) + channel * args.plane;
+          static_cast<Unit*>(args.out.data)[i] = inside ? x[offset] : Unit{};
+        });
+      });
+    });
+  });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const GridArgs& args) {
+  if (args.part == GridPart::kSample && args.sampling == Sampling::kNearest) return SampleNearest(block, args);
+  ForFloats(args.grid.dtype, [&]<class Value>() {
+    const auto run = [&]<Sampling kSampling>() {
+      switch (args.part) {
+        case GridPart::kSample: return SampleBy<kSampling, Value>(block, args);
+        case GridPart::kGradData: return GridGradData<kSampling, Value>(block, args);
+        case GridPart::kGradGrid: return GridGradGrid<kSampling, Value>(block, args);
+      }
+    };
+    switch (args.sampling) {
+      case Sampling::kNearest: return run.template operator()<Sampling::kNearest>();
+      case Sampling::kLinear: return run.template operator()<Sampling::kLinear>();
+      case Sampling::kCubic: return run.template operator()<Sampling::kCubic>();
+    }
+  });
 }
 
 }  // namespace bindery::cuda

@@ -64,7 +64,11 @@ __device__ Value Applied(const MapArgs& args, const Value* x) {
         choose(std::type_identity<native::ActivationFunctions>(), [&]<class F>() { return F()(y); });
         break;
       case Family::kDifference: y = (x[0] - x[1]) * a; break;
-      case Family::kDifferenceSign: y = static_cast<Value>((x[0] > x[1]) - (x[0] < x[1])) * a; break;
+      case Family::kDifferenceSign: {
+        const Value difference = x[0] - x[1];
+        y = difference != difference ? difference : static_cast<Value>((difference > 0) - (difference < 0)) * a;
+        break;
+      }
       case Family::kMasked: y = x[0] * (x[1] != 0 ? a : Value{0}); break;
       default: break;
     }

@@ -78,7 +78,10 @@ __device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRi
   const double n = static_cast<double>(extent), below = index != index ? 0 : std::floor(index);
   double place = index;
   if (at.mode == kClip) place = below < 0 ? 0 : below > n - 1 ? n - 1 : below;
-  if (at.mode == kWrap) place = below - std::floor(below / n) * n;
+  if (at.mode == kWrap) {
+    const double rest = below - below == 0 ? std::fmod(below, n) : 0;  // of infinity 0
+    place = rest < 0 ? rest + n : rest;
+  }
   if (at.mode == kRaise && index < 0) place = index + n;
   if (!(place >= 0 && place < n && place == std::floor(place))) {
     if (at.mode != kRaise) return kNowhere;

@@ -14,34 +14,34 @@ namespace bindery::reference {
 namespace {
 
 template <class F>
-Kernel Map(const KernelSpec& spec, F f) {
-  const int64_t n = spec.outputs[0].shape.Elements();
-  return InDouble(spec, [=](const Tensors& t) {
+Loop MapOf(const KernelSpec& spec, F f) {
+  return [f, n = spec.outputs[0].shape.Elements()](const Tensors& t) {
     for (int64_t i = 0; i < n; ++i) t.out[0][i] = f(t.in[0][i]);
-  });
+  };
 }
 
-template <auto kF>
+template <auto kF, Integers kIntegers = Integers::kSaturate>
 MaybeKernel Unary(const KernelSpec& spec) {
-  return Map(spec, kF);
+  return InDouble(spec, MapOf(spec, kF), {}, kIntegers);
 }
 
 // y = f(a, b), both stretched to y's shape.
-template <auto kF>
+template <auto kF, Integers kIntegers = Integers::kSaturate>
 MaybeKernel Binary(const KernelSpec& spec) {
   const Shape shape = spec.outputs[0].shape;
   const std::array<Strides, 3> strides = {PlainStrides(shape), BroadcastStrides(spec.inputs[0].shape, shape),
                                           BroadcastStrides(spec.inputs[1].shape, shape)};
-  return InDouble(spec, [=](const Tensors& t) {
+  const auto loop = [=](const Tensors& t) {
     Walk(shape, strides,
          [&](const std::array<int64_t, 3>& at) { t.out[0][at[0]] = kF(t.in[0][at[1]], t.in[1][at[2]]); });
-  });
+  };
+  return InDouble(spec, loop, {}, kIntegers);
 }
 
 // Integers are divided as in C: towards zero.
 MaybeKernel MakeDiv(const KernelSpec& spec) {
   if (IsFloat(spec.outputs[0].dtype)) return Binary<[](double a, double b) { return a / b; }>(spec);
-  return Binary<[](double a, double b) { return std::trunc(a / b); }>(spec);
+  return Binary<[](double a, double b) { return a == 0 ? 0 : std::trunc(a / b); }>(spec);
 }
 
 // (condition, a, b) -> y: bits are moved, whatever they are.
@@ -60,7 +60,7 @@ MaybeKernel MakeWhere(const KernelSpec& spec) {
 
 MaybeKernel MakeAddN(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.Elements();
-  return InDouble(spec, [=](const Tensors& t) {
+  return Wrapping(spec, [=](const Tensors& t) {
     for (const double* x : t.in) {
       for (int64_t i = 0; i < n; ++i) t.out[0][i] += x[i];
     }
@@ -109,10 +109,10 @@ double Mod(double a, double b) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Negative", Unary<[](double x) { return -x; }>},
-    {"Abs", Unary<[](double x) { return std::fabs(x); }>},
+    {"Negative", Unary<[](double x) { return -x; }, Integers::kWrap>},
+    {"Abs", Unary<[](double x) { return std::fabs(x); }, Integers::kWrap>},
     {"Sign", Unary<[](double x) -> double { return std::isnan(x) ? x : (x > 0) - (x < 0); }>},
-    {"Square", Unary<[](double x) { return x * x; }>},
+    {"Square", Unary<[](double x) { return x * x; }, Integers::kWrap>},
     {"Sqrt", Unary<[](double x) { return std::sqrt(x); }>},
     {"Exp", Unary<[](double x) { return std::exp(x); }>},
     {"Expm1", Unary<[](double x) { return std::expm1(x); }>},
@@ -138,9 +138,9 @@ constexpr KernelEntry kEntries[] = {
     {"Not", Unary<[](double x) -> double { return x == 0; }>},
     {"IsNaN", Unary<[](double x) -> double { return std::isnan(x); }>},
     {"IsInf", Unary<[](double x) -> double { return std::isinf(x); }>},
-    {"Add", Binary<[](double a, double b) { return a + b; }>},
-    {"Sub", Binary<[](double a, double b) { return a - b; }>},
-    {"Mul", Binary<[](double a, double b) { return a * b; }>},
+    {"Add", Binary<[](double a, double b) { return a + b; }, Integers::kWrap>},
+    {"Sub", Binary<[](double a, double b) { return a - b; }, Integers::kWrap>},
+    {"Mul", Binary<[](double a, double b) { return a * b; }, Integers::kWrap>},
     {"Div", MakeDiv},
     {"Mod", Binary<Mod>},
     {"Fmod", Binary<[](double a, double b) { return std::fmod(a, b); }>},

@@ -21,7 +21,10 @@ struct Counting {
     const double n = static_cast<double>(extent), below = std::isnan(index) ? 0 : std::floor(index);
     double place = index;
     if (mode == IndexMode::kClip) place = std::fmax(0, std::fmin(below, n - 1));
-    if (mode == IndexMode::kWrap) place = below - std::floor(below / n) * n;
+    if (mode == IndexMode::kWrap) {
+      const double rest = std::isinf(index) ? 0 : std::fmod(below, n);
+      place = rest < 0 ? rest + n : rest;
+    }
     if (mode == IndexMode::kRaise && index < 0) place = index + n;
     if (!(place >= 0 && place < n && place == std::floor(place))) {
       if (mode != IndexMode::kRaise) return -1;
@@ -112,7 +115,7 @@ double Join(ScatterReduction reduction, double a, double b) {
 template <class Places>
 MaybeKernel Scatter(const KernelSpec& spec, const Places& places) {
   const int64_t n = spec.outputs[0].shape.Elements();
-  return InDouble(spec, [=, reduction = spec.attributes<ScatterAttrs>().reduction](const Tensors& t) {
+  return Wrapping(spec, [=, reduction = spec.attributes<ScatterAttrs>().reduction](const Tensors& t) {
     const size_t last = t.in.size() - 1;
     if (last == 2) std::copy_n(t.in[0], n, t.out[0]);
     places.ForEach([&](int64_t i) { return t.in[last - 1][i]; },

@@ -13,6 +13,7 @@ KernelRows CrossEntropyKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
+KernelRows GridKernels();
 KernelRows IndexingKernels();
 KernelRows LossKernels();
 KernelRows MatMulKernels();
@@ -38,13 +39,13 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),     AttentionKernels(),     BatchNormKernels(), CTCKernels(),
-          ConvolutionKernels(),    CrossEntropyKernels(),  DropoutKernels(),   ElementwiseKernels(),
-          FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),
-          MeasureKernels(),        NormalizeKernels(),     OrderKernels(),     PoolingKernels(),
-          QuantizeKernels(),       QuantizedKernels(),     RandomKernels(),    RecurrentKernels(),
-          ReduceKernels(),         SequenceKernels(),      ShapeKernels(),     SoftmaxKernels(),
-          SoftmaxOutputKernels(),  SyncBatchNormKernels(),
+          ActivationKernels(),     AttentionKernels(),     BatchNormKernels(),     CTCKernels(),
+          ConvolutionKernels(),    CrossEntropyKernels(),  DropoutKernels(),       ElementwiseKernels(),
+          FullyConnectedKernels(), GridKernels(),          IndexingKernels(),      LossKernels(),
+          MatMulKernels(),         MeasureKernels(),       NormalizeKernels(),     OrderKernels(),
+          PoolingKernels(),        QuantizeKernels(),      QuantizedKernels(),     RandomKernels(),
+          RecurrentKernels(),      ReduceKernels(),        SequenceKernels(),      ShapeKernels(),
+          SoftmaxKernels(),        SoftmaxOutputKernels(), SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;

@@ -63,7 +63,8 @@ MaybeKernel MakeLossScale(const KernelSpec& spec) {
 
 constexpr KernelEntry kEntries[] = {
     {"LinearRegressionOutputGrad", MakeRegressionGrad<[](double d) { return d; }>},
-    {"MAERegressionOutputGrad", MakeRegressionGrad<[](double d) -> double { return (d > 0) - (d < 0); }>},
+    {"MAERegressionOutputGrad",
+     MakeRegressionGrad<[](double d) -> double { return std::isnan(d) ? d : (d > 0) - (d < 0); }>},
     {"LogisticRegressionOutput", MakeLogisticRegressionOutput},
     {"SVMOutputGrad", MakeSVMOutputGrad},
     {"MakeLossGrad", MakeMakeLossGrad},

@@ -45,7 +45,7 @@ void ForRows(const ScanAttrs& attrs, const Shape& shape, const F& f) {
 
 template <bool kProduct>
 MaybeKernel MakeScan(const KernelSpec& spec) {
-  return InDouble(spec, [attrs = spec.attributes<ScanAttrs>(), shape = spec.inputs[0].shape](const Tensors& t) {
+  return Wrapping(spec, [attrs = spec.attributes<ScanAttrs>(), shape = spec.inputs[0].shape](const Tensors& t) {
     ForRows(attrs, shape, [&](int64_t first, int64_t step, int64_t n) {
       double sum = kProduct;
       for (int64_t k = 0; k < n; ++k) {

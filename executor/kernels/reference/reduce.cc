@@ -37,7 +37,7 @@ struct Reduction {
 
 MaybeKernel MakeSum(const KernelSpec& spec) {
   const Reduction r(spec, spec.inputs[0].shape);
-  return InDouble(spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][o] += t.in[0][i]; }); });
+  return Wrapping(spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][o] += t.in[0][i]; }); });
 }
 
 MaybeKernel MakeMean(const KernelSpec& spec) {
@@ -50,35 +50,34 @@ MaybeKernel MakeMean(const KernelSpec& spec) {
 
 // y = start, then f(y, x) for each element in turn.
 template <class F>
-MaybeKernel Joined(
+Loop Joined(
     const KernelSpec& spec, double start, F join, double (*finish)(double) = [](double y) { return y; }) {
-  const Reduction r(spec, spec.inputs[0].shape);
-  return InDouble(spec, [=](const Tensors& t) {
+  return [=, r = Reduction(spec, spec.inputs[0].shape)](const Tensors& t) {
     std::fill_n(t.out[0], r.outputs, start);
     r.ForEach([&](int64_t i, int64_t o) { t.out[0][o] = join(t.out[0][o], t.in[0][i]); });
     for (int64_t o = 0; o < r.outputs; ++o) t.out[0][o] = finish(t.out[0][o]);
-  });
+  };
 }
 
 // NaN wins. The maximum of nothing is minus infinity, of bools false.
 MaybeKernel MakeMax(const KernelSpec& spec) {
-  return Joined(spec, spec.inputs[0].dtype == DType::kBool ? 0 : -INFINITY,
-                [](double y, double x) { return x > y || std::isnan(x) ? x : y; });
+  const double least = spec.inputs[0].dtype == DType::kBool ? 0 : -INFINITY;
+  return InDouble(spec, Joined(spec, least, [](double y, double x) { return x > y || std::isnan(x) ? x : y; }));
 }
 MaybeKernel MakeMin(const KernelSpec& spec) {
-  return Joined(spec, INFINITY, [](double y, double x) { return x < y || std::isnan(x) ? x : y; });
+  return InDouble(spec, Joined(spec, INFINITY, [](double y, double x) { return x < y || std::isnan(x) ? x : y; }));
 }
 MaybeKernel MakeProd(const KernelSpec& spec) {
-  return Joined(spec, 1, [](double y, double x) { return y * x; });
+  return Wrapping(spec, Joined(spec, 1, [](double y, double x) { return y * x; }));
 }
 MaybeKernel MakeL1Norm(const KernelSpec& spec) {
-  return Joined(spec, 0, [](double y, double x) { return y + std::fabs(x); });
+  return Wrapping(spec, Joined(spec, 0, [](double y, double x) { return y + std::fabs(x); }));
 }
 constexpr auto kAddSquare = [](double y, double x) { return y + x * x; };
 MaybeKernel MakeL2Norm(const KernelSpec& spec) {
-  return Joined(spec, 0, kAddSquare, [](double y) { return std::sqrt(y); });
+  return InDouble(spec, Joined(spec, 0, kAddSquare, [](double y) { return std::sqrt(y); }));
 }
-MaybeKernel MakeSumSquare(const KernelSpec& spec) { return Joined(spec, 0, kAddSquare); }
+MaybeKernel MakeSumSquare(const KernelSpec& spec) { return Wrapping(spec, Joined(spec, 0, kAddSquare)); }
 
 MaybeKernel MakeLogSumExp(const KernelSpec& spec) {
   const Reduction r(spec, spec.inputs[0].shape);
@@ -97,21 +96,15 @@ MaybeKernel MakeLogSumExp(const KernelSpec& spec) {
 MaybeKernel MakeSumTo(const KernelSpec& spec) {
   const Shape shape = spec.inputs[0].shape;
   const std::array<Strides, 2> strides = {PlainStrides(shape), BroadcastStrides(spec.outputs[0].shape, shape)};
-  return InDouble(spec, [=](const Tensors& t) {
+  return Wrapping(spec, [=](const Tensors& t) {
     Walk(shape, strides, [&](const std::array<int64_t, 2>& at) { t.out[0][at[1]] += t.in[0][at[0]]; });
   });
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeSum},
-    {"Mean", MakeMean},
-    {"Max", MakeMax},
-    {"Min", MakeMin},
-    {"Prod", MakeProd},
-    {"L1Norm", MakeL1Norm},
-    {"L2Norm", MakeL2Norm},
-    {"SumSquare", MakeSumSquare},
-    {"LogSumExp", MakeLogSumExp},
+    {"Sum", MakeSum},       {"Mean", MakeMean},           {"Max", MakeMax},
+    {"Min", MakeMin},       {"Prod", MakeProd},           {"L1Norm", MakeL1Norm},
+    {"L2Norm", MakeL2Norm}, {"SumSquare", MakeSumSquare}, {"LogSumExp", MakeLogSumExp},
     {"SumTo", MakeSumTo},
 };
 

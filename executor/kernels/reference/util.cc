@@ -19,9 +19,18 @@ void Load(DType dtype, const void* from, int64_t n, double* to) {
   });
 }
 
-void Store(DType dtype, const double* from, int64_t n, void* to) {
+// The lowest bits, as far as a double has them.
+template <class T>
+T LowestBits(double number) {
+  return std::fabs(number) < 0x1p63 ? static_cast<T>(static_cast<int64_t>(number)) : StoreDouble<T>(number);
+}
+
+void Store(DType dtype, const double* from, int64_t n, void* to, Integers integers) {
   Dispatch(dtype, [&]<class T>() {
     T* typed = static_cast<T*>(to);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (integers == Integers::kWrap) return void(std::transform(from, from + n, typed, LowestBits<T>));
+    }
     for (int64_t i = 0; i < n; ++i) typed[i] = StoreDouble<T>(from[i]);
   });
 }
@@ -70,7 +79,7 @@ Tensors Addresses(const KernelArgs& args) {
 
 }  // namespace
 
-Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats) {
+Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats, Integers integers) {
   Kernel kernel = PlainKernel(spec);
   if (!output_formats.empty()) kernel.output_formats = std::move(output_formats);
 
@@ -92,7 +101,7 @@ Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_fo
     if (input.shape == output.shape && SizeOf(input.dtype) == SizeOf(output.dtype)) kernel.inplace.push_back(pair);
   }
 
-  kernel.bind = [conversions, loop = std::move(loop)](const KernelArgs& args) -> Call {
+  kernel.bind = [conversions, integers, loop = std::move(loop)](const KernelArgs& args) -> Call {
     Tensors tensors = Addresses(args);
     tensors.in.resize(args.inputs.size());
     tensors.out.resize(args.outputs.size());
@@ -101,14 +110,14 @@ Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_fo
     };
     for (const Converted& c : conversions->inputs) tensors.in[c.index] = doubles(c.scratch_offset);
     for (const Converted& c : conversions->outputs) tensors.out[c.index] = doubles(c.scratch_offset);
-    return [conversions, loop, tensors = std::move(tensors)] {
+    return [conversions, integers, loop, tensors = std::move(tensors)] {
       for (const Converted& c : conversions->inputs) {
         Load(c.dtype, tensors.raw_in[c.index], c.elements, const_cast<double*>(tensors.in[c.index]));
       }
       for (const Converted& c : conversions->outputs) std::fill_n(tensors.out[c.index], c.elements, 0.0);
       loop(tensors);
       for (const Converted& c : conversions->outputs) {
-        if (void* to = tensors.raw_out[c.index]) Store(c.dtype, tensors.out[c.index], c.elements, to);
+        if (void* to = tensors.raw_out[c.index]) Store(c.dtype, tensors.out[c.index], c.elements, to, integers);
       }
     };
   };

@@ -27,8 +27,16 @@ struct Tensors {
 };
 using Loop = std::function<void(const Tensors&)>;
 
+// What becomes of a result that an integer type does not hold: the nearest that it does, or its lowest bits.
+enum class Integers : uint8_t { kSaturate, kWrap };
+
 // A kernel that runs `loop` between conversions from and to double. Output formats are plain unless given.
-Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats = {});
+Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats = {},
+                Integers integers = Integers::kSaturate);
+// The same of sums and products, whose integers wrap around.
+inline Kernel Wrapping(const KernelSpec& spec, Loop loop) {
+  return InDouble(spec, std::move(loop), {}, Integers::kWrap);
+}
 // A kernel that moves elements: `in` and `out` stay empty. The pairs given may share memory.
 Kernel OnBytes(const KernelSpec& spec, Loop loop, std::vector<InplacePair> inplace = {});
 // Output 0 = input 0, same elements in the same order.

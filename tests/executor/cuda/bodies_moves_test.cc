@@ -3,6 +3,7 @@
 
 #include "executor/kernels/cuda/arrange_body.h"
 #include "executor/kernels/cuda/layout_body.h"
+#include "symbol/ops/grid.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/order.h"
 #include "symbol/ops/quantize.h"
@@ -376,6 +377,44 @@ TEST(CudaArrangeBodiesTest, Resampled) {
                              .weights = weighted ? attrs.weights.data() : nullptr,
                              .in = From(x)},
                 Reference(ResampleOp(), attrs, {x})[0], 4);
+    }
+  }
+}
+
+// Images and a volume, in every way to treat what is outside.
+TEST(CudaArrangeBodiesTest, Grids) {
+  for (const Shape& shape : {Shape{2, 3, 4, 5}, Shape{2, 3, 4, 3, 2}}) {
+    const int space = shape.rank() - 2;
+    const Shape output = space == 2 ? Shape{2, 3, 6, 3} : Shape{2, 3, 2, 3, 3};
+    const Shape places = output.Erase(1).Insert(space + 1, space);
+    for (int way = 0; way < 18; ++way) {
+      const GridSampleAttrs attrs{static_cast<ResizeMode>(way % 3), static_cast<GridPadding>(way / 3 % 3), way >= 9};
+      if (space == 3 && attrs.mode == ResizeMode::kCubic) continue;
+      GridArgs args{.sampling = static_cast<Sampling>(attrs.mode),
+                    .space = space,
+                    .samples = 2,
+                    .channels = 3,
+                    .plane = shape.CountFrom(2),
+                    .places = 18};
+      for (int axis = 0; axis < space; ++axis) {
+        args.axes[axis] = {shape[2 + axis], static_cast<Outside>(attrs.padding), attrs.align_corners};
+      }
+      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+        const HostTensor x = Uniform(shape).Cast(dtype), grid = Uniform(places, -1.4, 1.4).Cast(dtype),
+                         dy = Uniform(output).Cast(dtype);
+        args.unit = UnitOf(x);
+        args.data = From(x);
+        args.grid = From(grid);
+        args.dy = From(dy);
+        args.part = GridPart::kSample;
+        ExpectOut(args, Reference(GridSampleOp(), attrs, {x, grid})[0], 64);
+        args.part = GridPart::kGradGrid;
+        ExpectOut(args, Reference(GridSampleGradGridOp(), attrs, {dy, x, grid})[0], 64);
+        if (dtype == DType::kFloat16) continue;  // added up in float32
+        args.part = GridPart::kGradData;
+        const std::vector<int64_t> extents(shape.begin() + 2, shape.end());
+        ExpectOut(args, Reference(GridSampleGradDataOp(), GridSampleGradAttrs{attrs, extents}, {dy, grid})[0], 64);
+      }
     }
   }
 }
