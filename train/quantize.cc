@@ -75,7 +75,7 @@ Layers LayersOf(const Model& model, const Graph& graph, const NodeTypes& types, 
 
 // ---- What layers see
 
-struct Range {
+struct ValueRange {
   double low = 0, high = 0;  // 0 is always among them
 };
 
@@ -93,7 +93,7 @@ class Observer {
     group_->SetParams(part.params, part.aux);
   }
 
-  std::vector<Range> Run() {
+  std::vector<ValueRange> Run() {
     Sweep([&](size_t i, std::span<const float> values) {
       const auto [low, high] = std::ranges::minmax(values);
       ranges_[i].low = std::min<double>(ranges_[i].low, low);
@@ -179,7 +179,7 @@ class Observer {
   const std::vector<Entry> entries_;
   DataIter& data_;
   const QuantizeOptions& options_;
-  std::vector<Range> ranges_;
+  std::vector<ValueRange> ranges_;
   std::unique_ptr<DataParallelExecutorGroup> group_;
 };
 
@@ -190,7 +190,7 @@ struct Scaling {
   float scale;
   double zero;
 };
-Scaling ScalingOf(const Range& range, DType dtype) {
+Scaling ScalingOf(const ValueRange& range, DType dtype) {
   const double low = dtype == DType::kInt8 ? -128 : 0;
   const auto scale = static_cast<float>((range.high - range.low) / 255);
   if (!(scale >= std::numeric_limits<float>::min())) return {1, 0};
@@ -225,7 +225,7 @@ QuantizedWeight QuantizeWeight(const std::string& name, const HostTensor& weight
 
 class Builder {
  public:
-  Builder(const Model& model, const std::map<EntryKey, Range>& ranges, const Reads& reads, DType activations)
+  Builder(const Model& model, const std::map<EntryKey, ValueRange>& ranges, const Reads& reads, DType activations)
       : model_(model), ranges_(ranges), reads_(reads), activations_(activations) {
     for (const std::string& name : model.symbol.ListInputs()) taken_.insert(name);
   }
@@ -293,7 +293,7 @@ class Builder {
   }
 
   const Model& model_;
-  const std::map<EntryKey, Range>& ranges_;
+  const std::map<EntryKey, ValueRange>& ranges_;
   const Reads& reads_;
   const DType activations_;
   std::set<std::string> taken_;  // names of variables
@@ -349,8 +349,8 @@ Model Quantized(const Model& model, DataIter& data, const QuantizeOptions& optio
         "nothing to quantize: no convolution without groups, no full connection and no product by a matrix has a "
         "weight of float32 that it shares with no other operator");
   }
-  const std::vector<Range> found = Observer(folded, seen, renamed, data, options).Run();
-  std::map<EntryKey, Range> ranges;
+  const std::vector<ValueRange> found = Observer(folded, seen, renamed, data, options).Run();
+  std::map<EntryKey, ValueRange> ranges;
   for (const auto& [key, i] : place) ranges[key] = found[i];
 
   Builder builder(folded, ranges, reads, options.activations);

@@ -60,7 +60,7 @@ int Count(const std::string& text, const std::string& word) {
 
 TEST_F(ProcessesCommandsTest, TrainAsOneProcess) {
   const std::vector<std::string> more = {"--optimizer", "sgd(lr=0.05, momentum=0.9)", "--save", "many.pb"};
-  const Outcome many = InProcesses(2, Training(2, {"--device", "cpu"} + more));
+  const Outcome many = InProcesses(2, Training(2, std::vector<std::string>{"--device", "cpu"} + more));
   ASSERT_EQ(many.status, 0) << many;
   EXPECT_EQ(Count(many.out, "\nresult\n"), 1) << many;
   EXPECT_NE(many.out.find("cpu in each of 2 processes"), std::string::npos) << many;

@@ -279,7 +279,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   SettingTexts kept = ParsePreprocessing(has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing);
   // But labels are those that it learns, whatever it is tested on.
   AddScaling(KnownScaling(ParsePreprocessing(opened.preprocessing), kOfLabels), &kept, kOfLabels);
-  SetPreprocessing(ToText(kept), &made.model);
+  SetPreprocessing(bindery::ToText(kept), &made.model);
   ScaleLabelsOf(&made.model, NamedModel(model));
   SampleSourcePtr trained = NotToTest(options, opened.samples);
   if (validates) trained = SplitSource(trained, options.validation_part).rest;
