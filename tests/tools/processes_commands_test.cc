@@ -64,8 +64,8 @@ TEST_F(ProcessesCommandsTest, TrainAsOneProcess) {
   ASSERT_EQ(many.status, 0) << many;
   EXPECT_EQ(Count(many.out, "\nresult\n"), 1) << many;
   EXPECT_NE(many.out.find("cpu in each of 2 processes"), std::string::npos) << many;
-  EXPECT_EQ(Count(many.err, "training lenet"), 1) << many;
-  EXPECT_EQ(Files("checkpoints").size(), 2u) << many;  // of two epochs, by one process
+  EXPECT_EQ(Count(many.err, "training mlp"), 1) << many;
+  EXPECT_EQ(Files("bindery-checkpoints").size(), 2u) << many;  // of two epochs, by one process
   Succeeds(Training(2, {"--device", "cpu:0,cpu:1", "--checkpoints", "one", "--optimizer", "sgd(lr=0.05, momentum=0.9)",
                         "--save", "one.pb"}));
   EXPECT_LE(Difference("many.pb", "one.pb"), 1e-5);
@@ -78,7 +78,7 @@ TEST_F(ProcessesCommandsTest, GoOnWithAnotherNumberOfProcesses) {
   EXPECT_EQ(outcome.status, 4) << outcome;  // of another batch size
   EXPECT_EQ(Count(outcome.err, "was saved with another \"batch_size\""), 1) << outcome;
   const Outcome resumed =
-      InProcesses(2, {"train", "--resume", "--epochs", "3", "--device", "cpu", "--save", "model.pb"});
+      InProcesses(4, {"train", "--resume", "--epochs", "3", "--device", "cpu", "--save", "model.pb"});
   EXPECT_EQ(resumed.status, 0) << resumed;
   EXPECT_NE(resumed.err.find("going on after step 2, in epoch 2"), std::string::npos) << resumed;
   const Outcome alone = Bindery({"train", "--resume", "--epochs", "4", "--device", "cpu"});

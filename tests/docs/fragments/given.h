@@ -51,6 +51,10 @@ void Print(const std::string& line);
 extern const std::function<void(int, Device)> prepare;
 }  // namespace page_coming_from
 
+namespace page_data {
+extern HostTensor rows;
+}  // namespace page_data
+
 namespace page_installing {
 extern const char* const name;
 extern const bindery_tensor* const input;
