@@ -6,11 +6,13 @@
 
 namespace bindery {
 
-void ProcessExchange::Append(Options options, StepParts* parts) const {
+VarPtr ProcessExchange::Append(Options options, StepParts* parts) const {
   // An operation that reads what has failed is not run, but this one has to be. So another one looks, and leaves a note.
   const auto is_there = std::make_shared<bool>(false);
   const VarPtr seen = engine_->NewVar();
-  Operation look{.name = options.name, .device = options.device, .reads = options.own, .writes = {seen}};
+  // It looks at what keeps the exchange from being done, too: a note is taken by the exchange that it is for.
+  Operation look{.name = options.name, .device = options.device, .reads = options.together, .writes = {seen}};
+  look.reads.insert(look.reads.end(), options.own.begin(), options.own.end());
   for (const Tensor& value : options.values) look.reads.push_back(value.var());
   look.run = [is_there](const OpContext&) { *is_there = true; };
   parts->push_back(std::move(look));
@@ -18,8 +20,8 @@ void ProcessExchange::Append(Options options, StepParts* parts) const {
   Operation exchange{.name = options.name,
                      .device = options.device,
                      .reads = std::move(options.together),
-                     .writes = {seen},
-                     .updates = {order_}};  // and so a part by itself (engine/step.h)
+                     .updates = {order_},  // and so a part by itself (engine/step.h)
+                     .at = [] { return std::string("waiting for the other processes"); }};
   std::vector<Processes::Values> values;
   for (const Tensor& value : options.values) {
     exchange.writes.push_back(value.var());
@@ -42,6 +44,7 @@ void ProcessExchange::Append(Options options, StepParts* parts) const {
     processes->AllReduceSum(values, hear ? hear(words) : std::vector<double>());
   };
   parts->push_back(std::move(exchange));
+  return seen;
 }
 
 }  // namespace bindery

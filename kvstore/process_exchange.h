@@ -46,8 +46,9 @@ class ProcessExchange {
   ProcessExchange(std::shared_ptr<Engine> engine, ProcessesPtr processes)
       : engine_(std::move(engine)), processes_(std::move(processes)), order_(engine_->NewVar()) {}
 
-  // Values that fail carry the error, until the next exchange.
-  void Append(Options options, StepParts* parts) const;
+  // Values that fail carry the error, until the next exchange. Returns a variable that has failed where this process's
+  // values were not there, by what they failed by: the values say only that.
+  VarPtr Append(Options options, StepParts* parts) const;
 
  private:
   const std::shared_ptr<Engine> engine_;

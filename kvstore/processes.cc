@@ -1,13 +1,14 @@
 #include "kvstore/processes.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <exception>
+#include <sstream>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/files.h"
 
 namespace bindery {
 namespace {
@@ -19,6 +20,7 @@ struct Meeting {
   int32_t call = 0;
   int32_t rank = 0;
   int64_t bytes = 0;
+  uint64_t things = 0;
 };
 
 }  // namespace
@@ -53,8 +55,8 @@ void Processes::Guarded(const Function& run) {
   }
 }
 
-void Processes::Meet(Call call, int64_t bytes) {
-  const Meeting mine{static_cast<int32_t>(call), rank_, bytes};
+void Processes::Meet(Call call, int64_t bytes, uint64_t things) {
+  const Meeting mine{static_cast<int32_t>(call), rank_, bytes, things};
   std::vector<Meeting> all(static_cast<size_t>(size_));
   DoAllGather(&mine, all.data(), sizeof(Meeting));
   const auto leaves = [](const Meeting& meeting) { return meeting.call == static_cast<int32_t>(Call::kLeave); };
@@ -64,10 +66,13 @@ void Processes::Meet(Call call, int64_t bytes) {
     const std::string none(kReasonBytes, '\0');
     if (call != Call::kLeave) DoAllGather(none.data(), reasons.data(), kReasonBytes);
     if (call == Call::kLeave) return;
+    parted_ = true;
     const auto process = leaver - all.begin();
     Throw("process {} of {} has stopped: {}", process, size_, std::string(reasons.c_str() + process * kReasonBytes));
   }
   for (const Meeting& other : all) {
+    if (other.call == mine.call && other.bytes == bytes && other.things == things) continue;
+    parted_ = true;  // all of them see it
     if (other.call != mine.call) {
       Throw("the processes are not at the same place: process {} calls {}, process {} calls {}", rank_, NameOf(call),
             other.rank, NameOf(static_cast<Call>(other.call)));
@@ -75,20 +80,23 @@ void Processes::Meet(Call call, int64_t bytes) {
     if (other.bytes != bytes) {
       Throw("{}: process {} has {} bytes, process {} has {}", NameOf(call), rank_, bytes, other.rank, other.bytes);
     }
+    Throw("{}: processes {} and {} have as many bytes of other values", NameOf(call), rank_, other.rank);
   }
 }
 
 void Processes::Leave(const std::string& why) noexcept {
   try {
-    std::unique_lock lock(mutex_, std::defer_lock);
-    if (!lock.try_lock_for(std::chrono::seconds(1)) || !broken_.empty()) return;
+    const std::lock_guard lock(mutex_);
+    if (!broken_.empty()) return;
     broken_ = "this process has left the others: " + why;
-    if (size_ == 1) return;
+    parted_ = size_ == 1;
+    if (parted_) return;
     Meet(Call::kLeave, 0);
     std::string reason = why.substr(0, kReasonBytes - 1);
     reason.resize(kReasonBytes, '\0');
     std::string reasons(static_cast<size_t>(size_) * kReasonBytes, '\0');
     DoAllGather(reason.data(), reasons.data(), kReasonBytes);
+    parted_ = true;
   } catch (...) {  // the others cannot be told
   }
 }
@@ -151,6 +159,20 @@ std::vector<std::string> Processes::AllGather(const std::string& mine) {
   return texts;
 }
 
+void Processes::CheckSame(const std::string& lines, const char* complaint) {
+  const std::vector<std::string> all = AllGather(lines);
+  for (size_t process = 1; process < all.size(); ++process) {
+    if (all[process] == all[0]) continue;
+    std::istringstream first(all[0]), other(all[process]);
+    std::string a, b;
+    while (a == b) {
+      if (!std::getline(first, a)) a = "nothing more";
+      if (!std::getline(other, b)) b = "nothing more";
+    }
+    Throw("{}: process 0 has {}, process {} has {}", complaint, a, process, b);
+  }
+}
+
 void Processes::Broadcast(void* data, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   Guarded([&] {
@@ -201,7 +223,9 @@ void Processes::Sum(T* data, int64_t elements, std::span<const double> weights) 
 
 void Processes::AllReduceSum(std::span<const Values> values, std::span<const double> weights) {
   int64_t bytes = 0;
+  std::vector<int64_t> things;
   for (const Values& value : values) {
+    things.insert(things.end(), {static_cast<int64_t>(value.dtype), value.elements});
     if (value.dtype != DType::kFloat32 && value.dtype != DType::kFloat64) {
       Throw("AllReduceSum: float32 and float64 are summed over processes, not {}", value.dtype);
     }
@@ -210,7 +234,7 @@ void Processes::AllReduceSum(std::span<const Values> values, std::span<const dou
   Check(weights.empty() || std::ssize(weights) == size_, "a weight for each process");
   const std::lock_guard lock(mutex_);
   Guarded([&] {
-    Meet(Call::kSum, bytes);
+    Meet(Call::kSum, bytes, Checksum(things.data(), std::ssize(things) * static_cast<int64_t>(sizeof(int64_t))));
     for (const Values& value : values) {
       if (value.dtype == DType::kFloat32) {
         Sum(static_cast<float*>(value.data), value.elements, weights);

@@ -42,10 +42,13 @@ class Processes {
   // `mine` of each, one behind the other in their order: `all` has room for size() times `bytes`.
   void AllGather(const void* mine, void* all, int64_t bytes);
   std::vector<std::string> AllGather(const std::string& mine);  // of any lengths
+  // Throws Error on all of them unless all have the same lines: "COMPLAINT: process 0 has A, process 2 has B".
+  void CheckSame(const std::string& lines, const char* complaint);
   // What process 0 has, to all. The text's length is process 0's; the others' are replaced.
   void Broadcast(void* data, int64_t bytes);
   void Broadcast(std::string* text);
-  // Values, in place: of float32 or float64, each process's times its weight (empty: 1).
+  // Values, in place: of float32 or float64, each process's times its weight (empty: 1). Those of one process alone stay
+  // as they are.
   struct Values {
     DType dtype = DType::kFloat32;
     void* data = nullptr;
@@ -54,10 +57,13 @@ class Processes {
   void AllReduceSum(std::span<const Values> values, std::span<const double> weights = {});
 
   // Says to the others that this process cannot go on, and why; once. It waits until each of them has come to its next
-  // call, unless one of this process's own calls does not end: then it says nothing.
+  // call, and before that until a call of another thread of this process has ended.
   void Leave(const std::string& why) noexcept;
 
  protected:
+  // Have all processes ended their calls, so that none is within one where another is not? Not before one has left.
+  bool parted() const { return parted_; }
+
   // What an implementation gives. Each throws Error when it cannot; after that nothing is called any more. Sizes above
   // 0, of at most kMostBytes.
   static constexpr int64_t kMostBytes = int64_t{1} << 22;
@@ -69,8 +75,9 @@ class Processes {
  private:
   enum class Call : int32_t { kBarrier, kAllGather, kTexts, kBroadcast, kText, kSum, kLeave };
   static const char* NameOf(Call call);
-  // Before every call: throws unless all make the same one, of the same `bytes`.
-  void Meet(Call call, int64_t bytes);
+  // Before every call: throws unless all make the same one, of the same `bytes` and, where these are of different things,
+  // of the same ones.
+  void Meet(Call call, int64_t bytes, uint64_t things = 0);
   [[noreturn]] void Break(const std::string& why);
   template <class Function>
   void Guarded(const Function& run);  // what `run` throws ends it all
@@ -80,8 +87,9 @@ class Processes {
   void Sum(T* data, int64_t elements, std::span<const double> weights);
 
   const int rank_, size_;
-  std::timed_mutex mutex_;  // guards:
-  std::string broken_;      // why nothing is exchanged any more; empty: all is well
+  std::mutex mutex_;    // guards:
+  std::string broken_;  // why nothing is exchanged any more; empty: all is well
+  bool parted_ = false;
   std::vector<char> buffer_, sums_;
 };
 using ProcessesPtr = std::shared_ptr<Processes>;

@@ -61,6 +61,11 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   if (InProcesses() && options_.reproducible_block != 0) {
     Throw("reproducible blocks are of one process: their bits would depend on the others");
   }
+  if (InProcesses() && options_.tuning != Tuning::kOff) {
+    Throw(
+        "tuning {} chooses kernels by what one process measures, and others would choose others: it is for one process",
+        ToString(options_.tuning));
+  }
 }
 
 std::unique_ptr<TrainingMetric> Trainer::MakeMetrics() const {
@@ -167,7 +172,9 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   updater_ = std::move(updater);
 }
 
-void Trainer::Prepare(const DataIter& train) { Bind(train.ProvideData(), train.ProvideLabel(), true); }
+void Trainer::Prepare(const DataIter& train) {
+  TellingOthers([&] { BindFor(train, true); });
+}
 
 // Of a table, where an update needs no more than the rows that a batch touched.
 bool Trainer::UpdatesRows() const {

@@ -15,9 +15,9 @@
 // after the other: one step all the same, with one divisor, one decision whether it is committed, and metrics of the
 // whole batch. docs/training.md says where it is not as one batch: batch-norm.
 //
-// With TrainerOptions::processes a run is that of several processes (docs/several_machines.md). They all do the same: bind
-// the same graph, and call Fit and Score with their parts of the same data (DataIter::parts). A step is one of all of
-// them; what they report is of all, but within an epoch, where it is each one's own. The first one's parameters are
+// With TrainerOptions::processes a run is that of several processes (docs/several_machines.md). They all do the same:
+// bind the same graph, and call Fit and Score with their parts of the same data (DataIter::parts). A step is one of all
+// of them; what they report is of all, but within an epoch, where it is each one's own. The first one's parameters are
 // those that all begin with, and it alone writes checkpoints. One that fails ends the run of all.
 //
 // Thread safety: one thread at a time; RequestStop may come from any thread or signal handler.
@@ -204,8 +204,8 @@ class Trainer {
   // optimizer and so on are possible, and logged as warnings.
   void Restore(const Checkpoint& checkpoint, DataIter* train = nullptr);
 
-  // Ends Fit before its next step (with processes, all of them, some steps later), with a checkpoint if a folder is given; without one running, the next Fit before its
-  // first. Async-signal-safe.
+  // Ends Fit before its next step (with processes all of them, some steps later), with a checkpoint if a folder is
+  // given; without one running, the next Fit before its first. Async-signal-safe.
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
   // Fit writes a checkpoint after its present step, if a folder is given, and goes on. Async-signal-safe.
   void RequestCheckpoint() { save_.store(true, std::memory_order_relaxed); }
@@ -285,6 +285,8 @@ class Trainer {
   }
   void LeaveProcesses(const std::exception& error) const noexcept;
   void CheckParts(const DataIter& data, bool for_training) const;
+  void CheckSameData(const DataIter& data) const;
+  void TakeOfFirst(NamedValues* values) const;
   // When a group is bound for training: throws Error unless all train the same; takes the first one's values.
   void JoinProcesses(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
                      ExecutorGroup* group) const;

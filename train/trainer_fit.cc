@@ -222,7 +222,10 @@ class Trainer::Fitting final : public Learner {
     trainer_.batch_in_epoch_ = 0;
     begun_ = false;
     new_epoch_ = true;
-    if (options_.validation) report_.validation = trainer_.Score(*options_.validation);
+    if (options_.validation) {
+      report_.validation = trainer_.Score(*options_.validation);
+      trainer_.TakeOfFirst(&report_.validation);
+    }
     const NamedValues& judged = options_.validation ? report_.validation : report_.train;
     const auto value = std::ranges::find(judged, watched_, &NamedValues::value_type::first);
     if (value == judged.end()) return;
@@ -285,6 +288,7 @@ FitResult Trainer::FitAlone(DataIter& train, const FitOptions& options) {
     }
   }
   Fitting fitting(this, &train, options);
+  CheckSameData(train);
   TakeMetadata(train);  // of data that fit
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
     return moment.epoch >= options.epochs || IsAskedToStop();

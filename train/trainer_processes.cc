@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 #include <utility>
 
 #include "base/files.h"
@@ -25,9 +24,16 @@ bool IsSummed(const HostTensor& value) { return value.dtype() == DType::kFloat32
 }  // namespace
 
 void Trainer::LeaveProcesses(const std::exception& error) const noexcept {
-  if (!InProcesses()) return;
+  // While a device hangs nothing has failed: the next Fit goes on.
+  if (!InProcesses() || dynamic_cast<const HangError*>(&error)) return;
   const auto* own = dynamic_cast<const Error*>(&error);
   options_.processes->Leave(own ? own->message() : error.what());
+}
+
+// What all have computed alike, by machines that may round otherwise: then what follows goes by the first one's.
+void Trainer::TakeOfFirst(NamedValues* values) const {
+  if (!InProcesses()) return;
+  for (auto& [name, value] : *values) options_.processes->Broadcast(&value, sizeof(value));
 }
 
 void Trainer::CheckParts(const DataIter& data, bool for_training) const {
@@ -37,6 +43,16 @@ void Trainer::CheckParts(const DataIter& data, bool for_training) const {
       "{} processes train together, but their data come in {} part{}: each needs a part of its own "
       "(SampleIterOptions::part, or a PartIter around another iterator)",
       processes, parts, parts == 1 ? "" : "s");
+}
+
+// The place of one is that of all: they have the same sweeps, in the same order.
+void Trainer::CheckSameData(const DataIter& data) const {
+  if (!InProcesses()) return;
+  std::string mine = fmt::format("{} samples\nbatches of {}\n", data.samples(), data.batch_size());
+  for (const auto& [name, value] : data.SaveState()) {
+    if (name != "skipped") mine += fmt::format("{} {}\n", name, value);  // damaged samples, of each part
+  }
+  options_.processes->CheckSame(mine, "the processes do not train on parts of the same data");
 }
 
 // Line by line what must be the same.
@@ -57,15 +73,7 @@ void Trainer::JoinProcesses(const std::vector<DataDesc>& data, const std::vector
   mine += fmt::format("multipliers {}\nfixed parameters {}\n", ToText(options_.multipliers),
                       fmt::join(options_.fixed_params, ", "));
   mine += fmt::format("metrics {}\nseed {}\nstep {}\n", MetricsText(), options_.seed, pending_ ? pending_->step : 0);
-  const std::vector<std::string> all = options_.processes->AllGather(mine);
-  for (size_t process = 1; process < all.size(); ++process) {
-    std::istringstream first(all[0]), other(all[process]);
-    std::string a, b;
-    while (a == b && (std::getline(first, a), std::getline(other, b))) {
-    }
-    if (a == b) continue;
-    Throw("the processes do not train the same: process 0 has {}, process {} has {}", a, process, b);
-  }
+  options_.processes->CheckSame(mine, "the processes do not train the same");
   ShareValues(/*merge_statistics=*/false, group);
 }
 
@@ -119,13 +127,16 @@ std::optional<Checkpoint> Trainer::FromFirst(std::optional<Checkpoint> checkpoin
   std::string bytes = checkpoint ? CheckpointToBytes(*checkpoint) : "";
   options_.processes->Broadcast(&bytes);
   if (IsFirst() || bytes.empty()) return checkpoint;
-  return CheckpointFromBytes(bytes);
+  Checkpoint first = CheckpointFromBytes(bytes);
+  std::ranges::fill(first.metric_totals, 0.0);  // of the first one's samples, which counts them
+  return first;
 }
 
-// All processes must end before the same step: after one that was settled, and in which somebody asked for it.
+// All processes must end before the same step: where one that is over on all of them, whatever is in flight, is that in
+// which somebody asked for it.
 bool Trainer::IsAskedToStop() const {
   if (!InProcesses()) return stop_.load(std::memory_order_relaxed);
-  return updater_ && updater_->StopAskedAt() <= updater_->step() - in_flight_;
+  return updater_ && updater_->StopAskedAt() <= updater_->step() - Updater::kInFlight;
 }
 
 }  // namespace bindery

@@ -5,8 +5,8 @@
 //   TrainerOptions options{.processes = MpiProcesses()};
 //
 // By Open MPI 4 or 5 (libmpi.so.40), which is opened by the first call. A program that has initialised MPI by itself
-// ends it by itself; otherwise it ends when the last owner of these processes lets go of them, which had better be
-// within main. There, processes wait for each other.
+// ends it by itself; otherwise it ends when the last owner of these processes lets go of them: keep one in main, since
+// MPI wants to be ended by the thread that began it. There, processes wait for each other.
 #pragma once
 
 #include "kvstore/processes.h"

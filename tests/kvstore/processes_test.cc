@@ -11,6 +11,7 @@
 
 #include "base/philox.h"
 #include "kvstore/kvstore.h"
+#include "kvstore/process_exchange.h"
 #include "tests/message_of.h"
 #include "tests/thread_processes.h"
 
@@ -90,6 +91,18 @@ TEST(Processes, CallsThatDoNotFitAreErrorsOnAll) {
   });
   EXPECT_EQ(errors[0], "Error: AllReduceSum: process 0 has 16 bytes, process 1 has 24");
   EXPECT_EQ(errors[1], "Error: AllReduceSum: process 1 has 24 bytes, process 0 has 16");
+  const std::vector<std::string> kinds = RunProcesses(2, [](const ProcessesPtr& processes) {
+    std::vector<float> a(static_cast<size_t>(2 + processes->rank())), b(static_cast<size_t>(3 - processes->rank()));
+    const Processes::Values both[] = {Of(DType::kFloat32, &a), Of(DType::kFloat32, &b)};
+    processes->AllReduceSum(both);
+  });
+  EXPECT_EQ(kinds[0], "Error: AllReduceSum: processes 0 and 1 have as many bytes of other values");
+  const std::vector<std::string> lines = RunProcesses(3, [](const ProcessesPtr& processes) {
+    processes->CheckSame("a\nb\n", "they differ");
+    processes->CheckSame(processes->rank() == 2 ? "a\n" : "a\nb\n", "they differ");
+  });
+  for (const std::string& line : lines)
+    EXPECT_EQ(line, "Error: they differ: process 0 has b, process 2 has nothing more");
   const std::vector<std::string> places = RunProcesses(2, [](const ProcessesPtr& processes) {
     if (processes->rank() == 0) {
       processes->Barrier();
@@ -182,6 +195,38 @@ TEST(ProcessStore, AFailedValueFailsEverywhere) {
     value.Fill(2);
     store->PushPull(3, std::vector{value}, std::vector{out});
     EXPECT_EQ(out.ToHost().At(0), 4);
+  });
+}
+
+// What keeps all from exchanging anything leaves no note behind by which a later value would count as there.
+TEST(ProcessExchange, WhatWasNotExchangedIsNotThereTheNextTime) {
+  ExpectProcesses(2, [](const ProcessesPtr& processes) {
+    const auto engine = MakeThreadedEngine();
+    const Tensor value(engine, Cpu(0), DType::kFloat32, {2});
+    const VarPtr together = engine->NewVar();
+    const auto set = [&](const VarPtr& var, bool fails) {
+      engine->Push({.name = "set", .device = Cpu(0), .writes = {var}, .run = [fails](const OpContext&) {
+                      if (fails) Throw<NumericError>("overflow");
+                    }});
+    };
+    StepParts parts;
+    const VarPtr own =
+        ProcessExchange(engine, processes)
+            .Append({.name = "sum", .device = Cpu(0), .values = {value}, .together = {together}}, &parts);
+    const StepRange exchange(engine, std::move(parts));
+    set(together, true);
+    value.Fill(1);
+    exchange.Push();  // of none
+    EXPECT_NE(MessageOf<NumericError>([&] { value.Wait(); }), "nothing was thrown");
+    set(together, false);
+    set(value.var(), processes->rank() == 1);
+    exchange.Push();
+    EXPECT_NE(MessageOf<Error>([&] { value.Wait(); }).find("process 1 of 2 failed at this step"), std::string::npos);
+    EXPECT_EQ(MessageOf<NumericError>([&] { engine->Wait(own); }),
+              processes->rank() == 1 ? "NumericError: operation \"set\" failed: overflow" : "nothing was thrown");
+    value.Fill(2);
+    exchange.Push();
+    EXPECT_EQ(value.ToHost().At(1), 4);
   });
 }
 

@@ -20,6 +20,7 @@ class ProcessesCommandsTest : public ProgramTest {
     if (::access(kMpirun, X_OK) != 0) GTEST_SKIP() << "there is no " << kMpirun;
     // Its files for other processes have names of their own, too long behind a test's folder.
     ::setenv("TMPDIR", "/tmp", 1);
+    ::setenv("LSAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI's are its own
     const Outcome outcome = Run(2, {"/bin/true"});
     if (outcome.status != 0) GTEST_SKIP() << "mpirun cannot start two processes here: " << outcome;
   }
@@ -72,7 +73,7 @@ TEST_F(ProcessesCommandsTest, TrainAsOneProcess) {
 }
 
 TEST_F(ProcessesCommandsTest, GoOnWithAnotherNumberOfProcesses) {
-  ASSERT_EQ(InProcesses(2, Training(1, {"--device", "cpu"})).status, 0);
+  ASSERT_EQ(InProcesses(2, Training(1, {"--device", "cpu", "--log", "log"})).status, 0);
   const Outcome outcome = InProcesses(
       3, {"train", "--resume", "--epochs", "3", "--batch-size", "48", "--device", "cpu", "--save", "model.pb"});
   EXPECT_EQ(outcome.status, 4) << outcome;  // of another batch size
@@ -80,6 +81,7 @@ TEST_F(ProcessesCommandsTest, GoOnWithAnotherNumberOfProcesses) {
   const Outcome resumed =
       InProcesses(4, {"train", "--resume", "--epochs", "3", "--device", "cpu", "--save", "model.pb"});
   EXPECT_EQ(resumed.status, 0) << resumed;
+  EXPECT_EQ(Count(Read("log"), "\"epoch\""), 3) << Read("log");
   EXPECT_NE(resumed.err.find("going on after step 2, in epoch 2"), std::string::npos) << resumed;
   const Outcome alone = Bindery({"train", "--resume", "--epochs", "4", "--device", "cpu"});
   EXPECT_EQ(alone.status, 0) << alone;
@@ -94,6 +96,8 @@ TEST_F(ProcessesCommandsTest, MistakesAreSaidOnce) {
   const Outcome missing = InProcesses(2, {"train", "--data", "csv:nowhere.csv", "--model", "mlp"});
   EXPECT_NE(missing.status, 0) << missing;
   EXPECT_EQ(Count(missing.err, "nowhere.csv"), 1) << missing;
+  const Outcome events = InProcesses(2, {"train", "--data", "csv:nowhere.csv", "--model", "mlp", "--json"});
+  EXPECT_EQ(Count(events.out, "\"event\":\"error\""), 1) << events;
   const Outcome bad = InProcesses(2, Training(2, {"--device", "cpu", "--optimizer", "sgd(lr=1e30)"}));
   EXPECT_NE(bad.status, 0) << bad;
   EXPECT_EQ(Count(bad.err, "training has diverged"), 1) << bad;

@@ -117,13 +117,20 @@ TEST(TrainerProcesses, MeansWeighByTheirSamples) {
   ExpectSameAsOneProcess(3, Net({.normalization = Normalization::kBatch}), {}, 1e-5);
 }
 
+TEST(TrainerProcesses, WhoeverDividesDividesOnce) {
+  ExpectSameAsOneProcess(2, Net({.normalization = Normalization::kValid}), {}, 1e-5);
+  for (const Normalization normalization : {Normalization::kNull, Normalization::kBatch}) {
+    ExpectSameAsOneProcess(3, Net({.normalization = normalization}), {.optimizer = "sgd(lr=0.01, rescale=0.5)"}, 1e-5);
+  }
+}
+
 TEST(TrainerProcesses, NormsAreOfTheSumOverAll) {
   ExpectSameAsOneProcess(2, Net(), {.optimizer = "sgd(lr=0.5, clip_norm=0.1)"}, 1e-5);
   ExpectSameAsOneProcess(2, Net(), {.optimizer = "lamb(lr=0.01)"}, 1e-4);
 }
 
 TEST(TrainerProcesses, MicroBatchesAndLossScales) {
-  ExpectSameAsOneProcess(2, Net(), {.micro_batches = 2}, 1e-5);
+  ExpectSameAsOneProcess(2, Net(), {.average = "ema(0.9)", .micro_batches = 2}, 1e-5);
   ExpectSameAsOneProcess(2, Net(), {.precision = "float16", .loss_scale = "dynamic(start=16777216)"},
                          1e-4);  // which overflows at first
 }
@@ -196,15 +203,68 @@ TEST(TrainerProcesses, TheFirstOneWritesCheckpointsAndAllGoOnFromThem) {
   EXPECT_LE(MaxDifference(trainer.ToModel().params, whole.params), 1e-5);
 }
 
-// One is asked; all end before the same step, and go on together.
+// Within an epoch, too. Its metrics are of all that is trained on after the stop, and of what the first had before.
+TEST(TrainerProcesses, GoOnWithinAnEpoch) {
+  const ArrayIterOptions small{.batch_size = 4, .shuffle = true, .seed = 3};
+  for (const char* optimizer : {"sgd", "sgd(lr=0)"}) {
+    const TestFolder folder;
+    Trainer one(Net(), Options(Cpus(2), {.optimizer = optimizer}));
+    const std::unique_ptr<DataIter> data = Data(small), in_order = Data({.batch_size = kSamples});
+    one.Fit(*data, {.epochs = 1});
+    int64_t stopped_at = 0;
+    double accuracy = 0;
+    for (const bool resume : {false, true}) {
+      ExpectProcesses(2, [&](const ProcessesPtr& processes) {
+        Trainer trainer(Net(), Of(processes, Options(Cpus(1), {.optimizer = optimizer})));
+        const std::unique_ptr<DataIter> part = PartOfData(processes, small);
+        FitOptions options{.epochs = 1, .checkpoints = folder.path(), .checkpoint_every = 1, .resume = resume};
+        options.on_batch = [&](const BatchReport& report) {
+          if (!resume && report.step == 3) trainer.RequestStop();
+        };
+        const FitResult result = trainer.Fit(*part, options);
+        EXPECT_EQ(result.stopped, !resume);
+        if (!resume) {
+          if (processes->rank() == 0) stopped_at = result.steps;
+          return;
+        }
+        EXPECT_LE(MaxDifference(trainer.ToModel().params, one.ToModel().params), 1e-5);
+        if (processes->rank() == 0) accuracy = result.train[0].second;
+      });
+    }
+    EXPECT_LT(stopped_at, 12);
+    if (std::string(optimizer) == "sgd") continue;
+    // What the network says does not change: count what it says of those samples.
+    const HostTensor scores = one.Predict(*in_order)[0];
+    const BatchPtr all = in_order->Next();
+    PartIter first(Data(small), 0, 2), second(Data(small), 1, 2);
+    double right = 0, counted = 0;
+    for (int64_t step = 1; step <= 12; ++step) {
+      for (PartIter* part : {&first, &second}) {
+        const BatchPtr batch = part->Next();
+        if (part == &second && step <= stopped_at) continue;
+        for (int64_t i = 0; i < batch->samples; ++i) {
+          const int64_t row = batch->index[static_cast<size_t>(i)];
+          right += (scores.At(2 * row + 1) > scores.At(2 * row)) == (all->label[0].At(row) == 1);
+          ++counted;
+        }
+      }
+    }
+    EXPECT_NEAR(accuracy, right / counted, 1e-6);
+  }
+}
+
+// One is asked; all end before the same step, and go on together. The first one may have waited for its last step, for a
+// checkpoint.
 TEST(TrainerProcesses, StopTogether) {
+  const TestFolder folder;
   std::atomic<int64_t> stopped_at[2];
   ExpectProcesses(2, [&](const ProcessesPtr& processes) {
     Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
     const std::unique_ptr<DataIter> part = PartOfData(processes);
-    FitOptions options{.epochs = 100, .on_batch = [&](const BatchReport& report) {
-                         if (processes->rank() == 1 && report.step == 9) trainer.RequestStop();
-                       }};
+    FitOptions options{
+        .epochs = 100, .checkpoints = folder.path(), .checkpoint_every = 1, .on_batch = [&](const BatchReport& report) {
+          if (processes->rank() == 1 && report.step == 9) trainer.RequestStop();
+        }};
     const FitResult result = trainer.Fit(*part, options);
     EXPECT_TRUE(result.stopped);
     EXPECT_GE(result.steps, 10);
@@ -273,6 +333,20 @@ TEST(TrainerProcesses, WhatDiffersIsAnError) {
             "cosine(max=9)");
   EXPECT_EQ(error_of([](int, TrainerOptions* options) { options->reproducible_block = 4; }),
             "Error: reproducible blocks are of one process: their bits would depend on the others");
+  EXPECT_EQ(
+      error_of([](int, TrainerOptions* options) { options->tuning = Tuning::kMeasured; }),
+      "Error: tuning measured chooses kernels by what one process measures, and others would choose others: it is "
+      "for one process");
+  EXPECT_EQ(error_of([](int, TrainerOptions* options) { options->fixed_params = {"*"}; }),
+            "Error: all parameters of the network are fixed: there is nothing that processes could train together");
+  const std::vector<std::string> orders = RunProcesses(2, [&](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
+    const uint64_t seed = static_cast<uint64_t>(processes->rank());
+    const std::unique_ptr<DataIter> part = PartOfData(processes, {.batch_size = 12, .shuffle = true, .seed = seed});
+    trainer.Fit(*part, {});
+  });
+  EXPECT_EQ(orders[0],
+            "Error: the processes do not train on parts of the same data: process 0 has seed 0, process 1 has seed 1");
   const std::vector<std::string> errors = RunProcesses(2, [&](const ProcessesPtr& processes) {
     Trainer trainer(Net(), Of(processes, Options(Cpus(1))));
     const std::unique_ptr<DataIter> data = Data();
@@ -281,6 +355,23 @@ TEST(TrainerProcesses, WhatDiffersIsAnError) {
   EXPECT_EQ(errors[0],
             "DataError: 2 processes train together, but their data come in 1 part: each needs a part of its own "
             "(SampleIterOptions::part, or a PartIter around another iterator)");
+}
+
+// Kernels of other kinds may have their weights in other orders: summed, these would be nonsense.
+TEST(TrainerProcesses, OtherLayoutsAreAnError) {
+  const Symbol net = SoftmaxOutput(
+      FullyConnected(FullyConnected(Variable("data"), {.num_hidden = 64}, "fc1"), {.num_hidden = 64}, "fc2"), {},
+      "softmax");
+  const std::vector<std::string> errors = RunProcesses(2, [&](const ProcessesPtr& processes) {
+    TrainerOptions options = Of(processes, Options(Cpus(1)));
+    if (processes->rank() == 1) options.policy = KernelPolicy::kReference;
+    Trainer trainer(net, options);
+    const std::unique_ptr<DataIter> part = PartOfData(processes);
+    trainer.Fit(*part, {});
+  });
+  for (const std::string& error : errors) {
+    EXPECT_TRUE(error.starts_with("Error: the processes do not store parameters alike")) << error;
+  }
 }
 
 // Parts of what another iterator gives, ahead of time too.

@@ -121,7 +121,7 @@ int RunCommand(int argc, char** argv) {
   AddQuietOption(&app);
   Settings settings;
   const auto fail = [&](ExitCode code, const std::string& message) {
-    if (PrintsEvents(app, argc, argv)) PrintLine(ErrorToJson(code, message));
+    if (!IsSilent() && PrintsEvents(app, argc, argv)) PrintLine(ErrorToJson(code, message));
     return Fail(code, message);
   };
   try {

@@ -24,6 +24,7 @@ class ForwardingIter : public DataIter {
   double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
   bool is_new_epoch() const override { return source_->is_new_epoch(); }
   bool repeats() const override { return source_->repeats(); }
+  int64_t parts() const override { return source_->parts(); }
   IterState SaveState() const override { return source_->SaveState(); }
   void LoadState(const IterState& state) override { source_->LoadState(state); }
   std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }

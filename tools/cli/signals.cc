@@ -6,6 +6,8 @@
 #include <csignal>
 #include <string_view>
 
+#include "tools/cli/console.h"
+
 namespace bindery::cli {
 namespace {
 
@@ -20,7 +22,7 @@ void OnSignal(int signal) {
   Trainer* trainer = running.exchange(nullptr);
   if (trainer == nullptr) _exit(128 + signal);
   trainer->RequestStop();
-  SayInSignal("\nbindery: stopping after this step; once more: at once\n");
+  if (!IsSilent()) SayInSignal("\nbindery: stopping after this step; once more: at once\n");
 }
 
 // The terminal has gone, or somebody wants a checkpoint now: the run goes on.

@@ -45,6 +45,7 @@ class TrainCommand : public TrainArguments {
   int Train();
   // Where mpirun has started several: this one has its part of the data, and unless it is the first, nothing to say.
   void JoinProcesses();
+  void WriteNothing();
   bool IsFirst() const { return !processes_ || processes_->rank() == 0; }
   void TakeOverOptions();
   void CheckSameValidation(const OptionTexts& before, const std::string& source) const;
@@ -66,8 +67,11 @@ void TrainCommand::JoinProcesses() {
   processes_ = MpiProcesses();
   data.part = processes_->rank();
   data.parts = processes_->size();
-  if (IsFirst()) return;
-  BeSilent();
+  if (!IsFirst()) BeSilent();
+}
+
+// Also of what a run that goes on takes over from before.
+void TrainCommand::WriteNothing() {
   json = false;
   progress = "none";
   save = best = log = data.write_digits = "";
@@ -242,6 +246,7 @@ int TrainCommand::Run() {
 
 int TrainCommand::Train() {
   TakeOverOptions();
+  if (!IsFirst()) WriteNothing();
   if (data.batch_size % data.parts != 0) {
     throw UsageError(
         fmt::format("--batch-size {}: it is that of all processes together, but cannot be shared out "

@@ -1,6 +1,7 @@
 // Updater, of several processes: gradients are summed over the devices of each, then over the processes, and a step goes
 // on with these sums as with the gradients of one device, on every process alike.
 #include <algorithm>
+#include <iterator>
 
 #include "engine/collective.h"
 #include "train/updater/divisor.h"
@@ -9,13 +10,28 @@
 namespace bindery {
 
 void Updater::CheckProcesses() const {
-  if (!processes_ || processes_->size() == 1) return;
+  if (!processes_) return;
   if (store_) Throw("a store of one's own sums the gradients of one process: there is none with processes");
   if (steps_of_ || for_several_groups_) Throw("several groups have one updater's steps in one process only");
   if (blocks_of_step_) Throw("reproducible blocks are of one process: their bits would depend on the others");
   if (!OfHeads(group_->symbol(), IsMean)) {
     Throw<ModelError>("some heads give sums over samples and others means: over processes they would weigh otherwise");
   }
+}
+
+// Gradients lie as the kernels have their parameters, which go by the instruction set and by what devices there are.
+void Updater::CheckSameLayout() const {
+  std::string mine;
+  for (const BlockState& block : blocks_) {
+    for (const int index : StoredBlock(block).parameters) {
+      const StoredParameter& p = block.stage->store().parameters()[index];
+      mine += fmt::format("\"{}\" as {} {} at {}\n", p.name, p.dtype, p.format, p.offset);
+    }
+  }
+  processes_->CheckSame(
+      mine,
+      "the processes do not store parameters alike, as devices of one kind with one instruction set do "
+      "(BINDERY_MAX_ISA holds CPUs to one)");
 }
 
 // Sums count as they are; means by the samples that they are of, relative to what a process has on average.
@@ -47,6 +63,9 @@ void Updater::AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device hom
           "sparse_gradients",
           block.pieces[0].name);
     }
+    if (block.dtype != DType::kFloat32 && block.dtype != DType::kFloat64) {
+      Throw("parameter \"{}\" is {}: processes sum float32 and float64", block.pieces[0].name, block.dtype);
+    }
     block.sum = Tensor(group_->engine(), home, block.dtype, Shape{stored.elements});
     buckets.push_back({.sources = stored.gradients, .replicas = {block.sum}});
     exchange.values.push_back(block.sum);
@@ -57,7 +76,8 @@ void Updater::AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device hom
   shared_->means = !divide_by_samples_;
   shared_->divides = !optimizer_->options().rescale_gradient;
   exchange.hear = [shared = shared_](std::span<const ProcessExchange::Word> words) { return shared->Hear(words); };
-  ProcessExchange(group_->engine(), processes_).Append(std::move(exchange), parts);
+  // What failed here is told before what the others failed by.
+  outcome_.push_back(ProcessExchange(group_->engine(), processes_).Append(std::move(exchange), parts));
 }
 
 std::shared_ptr<const ProcessExchange::Word> Updater::WordOf(int64_t samples) const {

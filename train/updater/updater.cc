@@ -228,6 +228,8 @@ void Updater::Prepare() {
     blocks_.push_back(std::move(state));
   }
   if (blocks_.empty()) {
+    if (processes_)
+      Throw("all parameters of the network are fixed: there is nothing that processes could train together");
     if (!steps_of_ && !group_->param_names().empty()) {
       LogLine(LogLevel::kWarning, "all parameters of the network are fixed: nothing is trained");
     }
@@ -242,6 +244,7 @@ void Updater::Prepare() {
                         optimizer_->Text()));
   }
   std::ranges::stable_partition(blocks_, [](const BlockState& block) { return !block.by_rows; });
+  if (processes_) CheckSameLayout();
   std::vector<VarPtr> gates = {gate_};
   StepParts publish;  // what these read must be there, on every device
   AppendPublish({}, &publish);
@@ -281,10 +284,6 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
     const ParameterStore::Block& stored = StoredBlock(block);
     if (store_) AppendSumsOfStore(&block, home, &parts);
     const std::vector<Tensor> sums = store_ || processes_ ? std::vector{block.sum} : stored.gradients;
-    // What failed here is told before what the others failed by.
-    for (const Tensor& gradient : stored.gradients) {
-      if (processes_) gates.push_back(gradient.var());
-    }
     if (!block.by_rows) buckets.push_back({.sources = sums, .replicas = stored.values});
     if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
     if (steps_of_) continue;

@@ -73,8 +73,9 @@ struct UpdaterOptions {
   // then, by copies where it cannot address the devices' memory. Throws Error where gradients are kept by rows.
   StoreFactory store = {};
   // Whose steps are one: each makes the gradients of its own samples, and updates by the sum over all, in the host's
-  // memory. All have a group of the same graph with equal parameters. Throws Error with a store, with blocks, with
-  // steps_of, and for gradients by rows; ModelError where heads disagree on who divides.
+  // memory. All have a group of the same graph with equal parameters, laid out alike. Throws Error where they are not,
+  // where nothing is trained, with a store, with blocks, with steps_of, for gradients by rows, and for parameters of
+  // other types than float32 and float64; ModelError where heads disagree on who divides.
   ProcessesPtr processes = nullptr;
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
@@ -236,8 +237,8 @@ class Updater {
   };
   // Of processes: what the last exchange has said, for the update behind it.
   struct Shared {
-    bool means = false,
-         divides = true;  // heads give means; the update divides by samples, without a rescale of its own
+    bool means = false;   // do heads give them?
+    bool divides = true;  // does the update, by samples, without a rescale of its own?
     double rescale = 1;   // of the sums
     std::atomic<int64_t> asked_at{kNever};
     std::vector<double> Hear(std::span<const ProcessExchange::Word> words);  // the processes' weights
@@ -271,6 +272,7 @@ class Updater {
   StepParts HostParts(std::vector<VarPtr> gates);
   void AppendSumsOfStore(BlockState* block, Device home, StepParts* parts);  // store_sums.cc
   void CheckProcesses() const;                                               // process_sums.cc
+  void CheckSameLayout() const;
   void AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device home, StepParts* parts);
   std::shared_ptr<const ProcessExchange::Word> WordOf(int64_t samples) const;  // of the present step
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
