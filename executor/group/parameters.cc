@@ -61,11 +61,10 @@ void ParameterStore::SetParams(const std::vector<std::string>& params, const std
       if (p) set.emplace(p, &value->second);
     }
   }
-  for (const Block& block : blocks_) {  // what has failed is whole again when all of it is set
+  // What has failed, or fails before its turn comes, is whole again when all of it is set: parts of it could not know.
+  for (const Block& block : blocks_) {
     if (!std::ranges::all_of(block.parameters, [&](int p) { return set.contains(&parameters_[p]); })) continue;
-    for (const Tensor& values : EachOnce(block.values)) {
-      if (!engine_->Version(values.var())) values.Fill(0);
-    }
+    for (const Tensor& values : EachOnce(block.values)) values.Fill(0);
   }
   for (const auto& [p, value] : set) Set(*p, *value);
 }

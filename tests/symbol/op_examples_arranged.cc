@@ -89,9 +89,11 @@ void AddArranged(Examples& e) {
   e.Add(GridSampleOp(), GridSampleAttrs{.mode = ResizeMode::kNearest, .padding = GridPadding::kReflection},
         {{5, 3, 4, 2, 3}, {5, 2, 6, 1, 3}});
   e.Add(GridSampleGradDataOp(), GridSampleGradAttrs{{}, {4, 2}}, {{5, 3, 2, 6}, {5, 2, 6, 2}});
-  e.Add(GridSampleGradDataOp(),
-        GridSampleGradAttrs{{.mode = ResizeMode::kNearest, .padding = GridPadding::kBorder}, {4, 2, 3}, {0, 0, 0}},
-        {{5, 3, 2, 6, 1}, {5, 2, 6, 1, 3}});
+  e.Add(
+      GridSampleGradDataOp(),
+      GridSampleGradAttrs{
+          {.mode = ResizeMode::kNearest, .padding = GridPadding::kBorder, .align_corners = true}, {4, 2, 3}, {0, 0, 0}},
+      {{5, 3, 2, 6, 1}, {5, 2, 6, 1, 3}});
   e.Add(GridSampleGradGridOp(), GridSampleAttrs{.padding = GridPadding::kReflection},
         {{5, 3, 2, 6}, {5, 3, 4, 2}, {5, 2, 6, 2}});
 }

@@ -102,4 +102,19 @@ inline Strides StridesIn(const Shape& shape, const Shape& of) {
   return strides;
 }
 
+// Of units of 1 to 8 bytes.
+inline constexpr DType kSizes[] = {DType::kInt8, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+inline const Shape kShape = {4, 5, 3};
+
+inline int32_t UnitOf(const HostTensor& tensor) { return static_cast<int32_t>(SizeOf(tensor.dtype())); }
+
+// The same of kernels whose output is an address.
+template <class Args>
+void ExpectAddressed(Args args, const HostTensor& expected) {
+  ExpectWrites({expected}, 1, [&](const std::vector<Target>& out, int blocks, int threads) {
+    args.out = static_cast<decltype(args.out)>(out[0].data);
+    RunOnCpu(args, blocks, threads);
+  });
+}
+
 }  // namespace bindery::cuda
