@@ -192,7 +192,11 @@ bool SetField(AttrMap& attrs, const std::string& field, const Numbers& numbers, 
       std::vector<int64_t> batches;
       for (const Number& number : numbers) {
         const Extent extent = number.ToExtent(c.batch);
-        list.push_back(kIntegers ? extent.fixed : number.at[0]);
+        if constexpr (kIntegers) {
+          list.push_back(extent.fixed);
+        } else {
+          list.push_back(number.at[0]);
+        }
         batches.push_back(extent.batches);
       }
       const bool follow = std::ranges::count(batches, 0) < std::ssize(batches);
