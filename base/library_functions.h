@@ -14,8 +14,8 @@ namespace bindery {
 void* OpenLibrary(const std::string& file, const std::vector<std::string>& folders, std::string* problem = nullptr,
                   bool global = false);
 
-// Finds a library's functions, and other objects, by their names. A table of functions begins with one, `find`, by which
-// the pointers behind it become what they are:
+// Finds a library's functions, and other objects, by their names. A table of functions begins with one, `find`, by
+// which the pointers behind it become what they are:
 //   decltype(&::cuInit) init = find("cuInit");
 class LibraryFunctions {
  public:

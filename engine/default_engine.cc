@@ -13,8 +13,8 @@ struct Default {
     if (!engine || engine.use_count() == 1) return;  // the engine itself does
     try {
       engine->WaitAll();
-    } catch (
-        const std::exception&) {  // nobody is there any more to be told; or a fork, or an operation that ends it all
+    } catch (const std::exception&) {
+      // Nobody is there any more to be told; or a fork, or an operation that ends it all.
     }
   }
 

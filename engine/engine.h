@@ -1,7 +1,7 @@
 // Engine: decides *when* a function runs. An operation is pushed with the variables it reads, creates and updates;
 // operations that share a variable run in the order they were pushed (readers together, writers alone), everything else
-// runs as soon as its worker is free, by priority. Each lane of a device (engine/stream.h) has one worker thread and one
-// stream; the operation runs on the worker and hands its work to the stream, which a CPU's does at once (there the
+// runs as soon as its worker is free, by priority. Each lane of a device (engine/stream.h) has one worker thread and
+// one stream; the operation runs on the worker and hands its work to the stream, which a CPU's does at once (there the
 // operation may use the device's Team). Waiting across devices happens through variables only.
 //
 // The protocol, per variable: a queue of pending accesses in push order. A read access is ready when no write access is
@@ -26,8 +26,8 @@
 // that was pushed stays in flight, and goes on if the device does. Destructors and WaitIdle wait until then. Only what
 // GPUs exchange by NCCL is ended, and fails (engine/threaded/watchdog.h).
 //
-// Processes. A fork has none of the threads: there Push, Prepare, Wait, WaitAll and Recover throw Error, and destructors
-// do not wait. An engine that is made there is its own.
+// Processes. A fork has none of the threads: there Push, Prepare, Wait, WaitAll, Recover and Version throw Error, and
+// destructors do not wait. An engine that is made there is its own.
 //
 // Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
 // Recover, which must not be called from an operation (they would wait for it: throws Error).
@@ -138,8 +138,9 @@ std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options 
 std::shared_ptr<Engine> MakeInlineEngine();
 
 // The engine that is used where none is named: a threaded one, made on first use, whose operations end before the
-// process does by exit(). SetDefaultEngine replaces it (the old one lives as long as somebody holds it). For users the only global besides the default storage and the log callback;
-// LimitIsa and the switches of engine/cuda serve tests and the environment's variables.
+// process does by exit(). SetDefaultEngine replaces it (the old one lives as long as somebody holds it). For users the
+// only global besides the default storage and the log callback; LimitIsa and the switches of engine/cuda serve tests
+// and the environment's variables.
 std::shared_ptr<Engine> DefaultEngine();
 void SetDefaultEngine(std::shared_ptr<Engine> engine);
 

@@ -55,7 +55,9 @@ std::string Brief(std::string name) {
   if (name.size() <= kLongest) return name;
   const auto hash = [&](uint64_t seed) { return Checksum(name.data(), std::ssize(name), seed); };
   const std::string hashes = fmt::format("... {:016x}{:016x}", hash(0), hash(1));
-  return name.replace(kLongest / 2, std::string::npos, hashes);
+  size_t kept = kLongest / 2;  // not within a character of UTF-8
+  while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xC0) == 0x80) --kept;
+  return name.replace(kept, std::string::npos, hashes);
 }
 
 constexpr int64_t kMaxConstant = 4096;  // bytes of what is made of nothing

@@ -149,6 +149,7 @@ void Feeder::CheckRange(const Batch& batch, size_t input, const HostTensor& arra
       const int64_t first = outer * view[1] * view[2];
       for (int64_t at = first; at < first + rows * view[2]; ++at) {
         const double value = LoadDouble(values[at]);
+        if (std::is_integral_v<T> && value >= range.low && value <= range.high) continue;
         if (!range.Has(value)) return std::pair(at, value);
       }
     }

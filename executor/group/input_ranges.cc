@@ -1,7 +1,6 @@
 #include "executor/group/input_ranges.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "symbol/ops/loss.h"
 #include "symbol/ops/recurrent.h"
 #include "symbol/ops/sequence.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
@@ -102,10 +102,6 @@ const Rule* RuleOf(const Node& node, const std::string& input) {
 
 }  // namespace
 
-bool InputRanges::Range::Has(double value) const {
-  return (value >= low && value <= high && value == std::floor(value)) || value == besides;
-}
-
 std::string InputRanges::Range::Complaint() const {
   const bool is_bounded = high < std::numeric_limits<double>::max();
   return is_bounded ? fmt::format("not in {:.0f}..{:.0f}", low, high) : "no whole number";
@@ -138,7 +134,8 @@ InputRanges::InputRanges(const GroupSpec& spec) : spec_(spec), graph_(Graph::Of(
 std::optional<size_t> InputRanges::InputOf(const Entry& entry) const {
   const Node* node = entry.node.get();
   for (; !node->is_variable(); node = node->inputs()[0].node.get()) {
-    if (!node->op().is_view || node->op().is_random || CastFrom(*node)) return std::nullopt;
+    const OpDef& op = node->op();
+    if (!op.is_view || op.is_random || CastFrom(*node) || &op == &SumToOp()) return std::nullopt;
   }
   for (size_t i = 0; i < spec_.num_inputs(); ++i) {
     if (spec_.input(i).name == node->name()) return i;

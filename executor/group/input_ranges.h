@@ -5,6 +5,7 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,7 +24,9 @@ class InputRanges {
     double low = 0, high = 0;
     std::optional<double> besides = {};
     std::string asks = {};  // who: `SoftmaxOutput "softmax"`
-    bool Has(double value) const;
+    bool Has(double value) const {
+      return (value >= low && value <= high && value == std::floor(value)) || value == besides;
+    }
     std::string Complaint() const;  // of a number that it does not have: "not in 0..9"
   };
   // By input; those that nobody asks for are not there. For a batch of these shapes that runs in this mode.

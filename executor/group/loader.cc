@@ -30,7 +30,7 @@ void CopySlice(const HostTensor& in, int axis, int64_t begin, int64_t end, DType
   }
 }
 
-// Labels that the batch does not have are zero, whatever the batch before had.
+// Labels that the batch does not have are zero: written each time, as nothing here knows what the batch before had.
 void ZeroMissingLabels(const Loader& loader, const StepInput& input, Stream& stream) {
   if (input.with_labels) return;
   const FlatKernels& flat = Backend::Of(loader.device.kind).flat();

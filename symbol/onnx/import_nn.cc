@@ -79,7 +79,8 @@ void ImportConvTranspose(Importer& im) {
 }
 
 // Where each window of one channel has its elements: `places` within the channel, of a window of `taps` elements. In
-// padding, where none is, the first that there is stands again: who looks for the first of the largest finds that.
+// padding, where none is, the first that there is stands again: who looks for the first of the largest finds that. No
+// window has padding alone: Pooling refuses those.
 struct WindowPlaces {
   int64_t windows = 1, taps = 1;
   std::vector<int64_t> places = {};  // (windows, taps)

@@ -80,11 +80,12 @@ constexpr UnaryRow kUnary[] = {
 };
 
 // Gradients of a^b, dy b a^(b - 1) and dy a^b log a. Where a is 0 they, or their own gradients, would be 0 times
-// infinity: 1, whose powers and logarithm are finite, takes its place there, and nothing flows.
+// infinity: 1, whose powers and logarithm are finite, takes its place there, and nothing flows. By the base, it takes
+// that of NaN as well: what is raised to 0 has no slope.
 Symbol PowerByBase(G g) {
   const std::optional<double> exponent = ScalarValue(*g.b.entry().node);
   const bool is_certain = exponent && *exponent != 0;
-  const Symbol a = is_certain ? g.a : Where(And(Equal(g.a, 0.0), Equal(g.b, 0.0)), 1.0, g.a);
+  const Symbol a = is_certain ? g.a : Where(And(Not(Greater(Abs(g.a), 0.0)), Equal(g.b, 0.0)), 1.0, g.a);
   return g.dy * g.b * Power(a, g.b - 1.0);
 }
 Symbol PowerByExponent(G g) { return g.dy * g.y * Log(Where(And(Equal(g.a, 0.0), GreaterEqual(g.b, 0.0)), 1.0, g.a)); }

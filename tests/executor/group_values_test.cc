@@ -156,6 +156,13 @@ TEST_F(GroupValues, RowsOfTables) {
   EXPECT_EQ(Said(5, 1.5), "");
   EXPECT_NE(Said(5, 3).find("6 is not in -5..4"), std::string::npos);
   EXPECT_EQ(sample_, -1);
+  // Sums of what may not be a number of a row itself.
+  Bind(MakeLoss(Embedding(SumTo(kN, {{0, 1}, {1, 0}}), table, {.input_dim = 5, .output_dim = 3}, "y") + Sum(kX)),
+       {"x", {4, 2}}, {"n", {4, 2}});
+  values_->Set(4, 9);
+  EXPECT_EQ(Said(5, -7), "");
+  EXPECT_NE(Said(5, -4).find("5 is not in -5..4"), std::string::npos);
+  EXPECT_EQ(sample_, -1);
 }
 
 TEST_F(GroupValues, WhatACastWouldChange) {

@@ -128,6 +128,8 @@ TEST(OnnxOperators, WhichElementsWon) {
                Int64s({2, 1, 3}, {2, 4, 4, 6, 10, 10}));
   EXPECT_NE(ErrorOf(won("N, 2, 3, W", padded), 17).find("extent 3 of its input (?, 2, 3, ?) is not known"),
             std::string::npos);
+  const std::string around = OnnxInts("kernel_shape", "2") + OnnxInts("dilations", "3") + OnnxInts("pads", "1, 2");
+  EXPECT_NE(ErrorOf(won("2, 1, 1", around), 17).find("could see nothing but padding"), std::string::npos);
 }
 
 // As segmentation nets have it, and backward: what won has its own slope and that of where it is put.

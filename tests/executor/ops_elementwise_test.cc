@@ -189,6 +189,10 @@ TEST(Gradients, OfPowersOfZero) {
   executor.Backward(TensorOf<float>({1, 1, 1, 1}));
   EXPECT_EQ(MaxAbsDiff(executor.Gradient("a"), TensorOf<float>({0, 1, 0, 0})), 0);
   EXPECT_LE(MaxAbsDiff(executor.Gradient("b"), TensorOf<float>({0, 0, 0, std::log(2.0f)})), 1e-6);
+  // A constant's slope is 0 wherever it is asked for, as PyTorch has it.
+  executor.Forward({{"a", TensorOf<float>({NAN, INFINITY, -INFINITY, -2})}, {"b", TensorOf<float>({0, 0, 0, 0})}});
+  executor.Backward(TensorOf<float>({1, 1, 1, 1}));
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(executor.Gradient("a").At(i), 0) << i;
 }
 
 }  // namespace

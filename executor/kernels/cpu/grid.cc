@@ -32,7 +32,7 @@ struct SampledShape {
 };
 
 template <Sampling kSampling, int kSpace>
-constexpr int TapsOf() {
+constexpr int CountOfTaps() {
   int taps = 1;
   for (int axis = 0; axis < kSpace; ++axis) taps *= TapsAlongAxis(kSampling);
   return taps;
@@ -48,7 +48,7 @@ T Masked(T x, BitsOf<T> mask) {
 // What a block of places is made of.
 template <class T, Sampling kSampling, int kSpace>
 struct BlockTable {
-  static constexpr int kAlong = TapsAlongAxis(kSampling), kTaps = TapsOf<kSampling, kSpace>();
+  static constexpr int kAlong = TapsAlongAxis(kSampling), kTaps = CountOfTaps<kSampling, kSpace>();
   int count;  // of places
   std::array<std::array<int32_t, kBlock>, kTaps> offset;
   std::array<std::array<BitsOf<T>, kBlock>, kTaps> inside;  // all bits, or none

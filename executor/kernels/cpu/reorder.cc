@@ -64,9 +64,9 @@ Kernel OwnReorder(DType dtype, const Shape& shape, const Format& from, const For
 
 }  // namespace
 
-// Equal bytes are copied; what oneDNN can do it does: it knows no 8-byte elements, and its reorders of bfloat16 do not
-// keep all bits: without AVX-512 of no number, with it not of those that are denormal, as small integers and the
-// smallest numbers of float16 would be.
+// Equal bytes are copied; what oneDNN can do it does. It knows no 8-byte elements, and its reorders of bfloat16 may
+// change bits: without AVX-512 any, with it those of denormal numbers, which become 0. Small integers and the smallest
+// numbers of float16 have such bits.
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
   if (to.kind == Format::Kind::kOpaque) {
     MaybeKernel weights = WinogradWeights(dtype, shape, from, to, threads);

@@ -250,12 +250,12 @@ template <class Args, class Team, class Sum, class Add, class J>
 __device__ Sum JoinParts(const Args& args, const Team& team, const PartOfRow& at, const Sum& nothing, const Add& add,
                          const J& joined) {
   static_assert(sizeof(Sum) <= Args::kPartial);
-  Sum* const of_row = static_cast<Sum*>(args.partial) + at.row * args.parts;
+  const auto of_row = [&](int64_t k) -> Sum& { return static_cast<Sum*>(args.partial)[at.row * args.parts + k]; };
   const bool end = args.stage == Stage::kEnd;
   const Sum sum = team.Join(
       end ? args.parts : at.own, nothing,
-      [&](Sum* to, int64_t k) { end ? void(*to = joined(*to, of_row[k])) : add(to, k); }, joined);
-  if (args.stage == Stage::kParts) team.Once([&] { of_row[at.part] = sum; });
+      [&](Sum* to, int64_t k) { end ? void(*to = joined(*to, of_row(k))) : add(to, k); }, joined);
+  if (args.stage == Stage::kParts) team.Once([&] { of_row(at.part) = sum; });
   return sum;
 }
 
