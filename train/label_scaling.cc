@@ -52,7 +52,7 @@ Symbol ScaleLabels(const Symbol& symbol, const ColumnScaling& scaling) {
   }
   CheckScaling(scaling);
   const Node& head = *symbol.entries()[0].node;
-  const Symbol x = WithoutScale(Symbol(head.inputs()[0])), label(head.inputs()[1]);
+  const Symbol x = WithoutScale(Symbol(head.inputs()[0]));
   Symbol y = x;
   if (scaling.scale != ColumnScale::kNone) {
     std::vector<double> units, slopes;
@@ -70,7 +70,8 @@ Symbol ScaleLabels(const Symbol& symbol, const ColumnScaling& scaling) {
     const Symbol nothing = Sub(slope, BlockGrad(slope, {}, named("_slope_value")), named("_nothing"));
     y = Add(BlockGrad(value, {}, named("_kept")), nothing, kScaledLabels);
   }
-  return Apply(head.op(), head.attrs(), {y, label}, head.name());
+  if (y.entry() == head.inputs()[0]) return symbol;
+  return Symbol(Entry{WithInputs(head, {y.entry(), head.inputs()[1]}), symbol.entry().output});
 }
 
 void ScaleLabelsAsKept(Model* model) {

@@ -24,6 +24,7 @@ std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol
 // The first lines in which two graphs differ, for a message.
 std::string FirstDifference(const Symbol& theirs, const Symbol& ours) {
   const std::string a = theirs.DebugString(), b = ours.DebugString();
+  if (a == b) return "its constants have other numbers, as those of label_scale have of other rows";
   size_t begin = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i] == b[i]; ++i) {
     if (a[i] == '\n') begin = i + 1;

@@ -59,7 +59,7 @@ ValueSpec ServedModel::Asked(const ValueSpec& input) const {
 
 const ColumnCategories* ServedModel::CategoriesOf(int64_t element) const {
   if (categories.empty()) return nullptr;
-  const int64_t place = element % Asked(inputs[0]).sample.Elements();
+  const int64_t place = element % (SampleElements() - ColumnsWith(categories, 0));
   const auto found = std::ranges::find(categories, place, &ColumnCategories::place);
   return found == categories.end() ? nullptr : &*found;
 }

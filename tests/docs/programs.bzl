@@ -13,6 +13,7 @@ PAGES = [
     "own_operator",
     "padded_sequences",
     "several_devices",
+    "several_machines",
 ]
 
 def page_programs(pages):

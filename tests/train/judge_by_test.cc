@@ -71,6 +71,12 @@ TEST_F(JudgeByTest, PlateausBeginAnewWithAnotherValue) {
   EXPECT_EQ(log_,
             "the schedule of \"main\" so far went by \"small\"; it goes by \"large\" now: which is the best begins "
             "anew\n");
+  // A checkpoint of a restored run that has made no step yet is still of the value before.
+  log_.clear();
+  const Checkpoint again = run("large", 1, &first);
+  EXPECT_EQ(log_, "");
+  run("large", 3, &again);
+  EXPECT_NE(log_.find("so far went by \"small\"; it goes by \"large\" now"), std::string::npos) << log_;
 }
 
 }  // namespace

@@ -96,6 +96,33 @@ TEST(LabelScaling, TakesThePlaceOfAnother) {
   EXPECT_EQ(model.symbol.DebugString(), plain.DebugString());
 }
 
+TEST(LabelScaling, LeavesAnnotations) {
+  const Symbol plain = Regression(1).WithAnnotation("is_mean", "1").WithAnnotation("note", "mine");
+  const Annotations expected = plain.entry().node->annotations();
+  ASSERT_EQ(expected.size(), 2u);
+  EXPECT_EQ(ScaleLabels(plain, {}).entry(), plain.entry());  // the very node
+  const Symbol scaled = ScaleLabels(plain, {ColumnScale::kStandard, {5}, {2}});
+  EXPECT_EQ(scaled.entry().node->annotations(), expected);
+  EXPECT_EQ(scaled.name(), plain.name());
+  EXPECT_EQ(ScaleLabels(scaled, {}).entry().node->annotations(), expected);
+}
+
+// The numbers are in the graph, but not in what is shown of it.
+TEST(LabelScaling, ACheckpointOfOtherNumbersIsRefused) {
+  const Symbol plain = Regression(1);
+  ArrayIter iter(Waves({8, 3}, 0.7), Waves({8, 1}, 1.3), {.batch_size = 8});
+  const auto trainer = [&](double mean) {
+    return Trainer(ScaleLabels(plain, {ColumnScale::kStandard, {mean}, {2}}), {.devices = {TestDevice(0)}});
+  };
+  Trainer first = trainer(5), same = trainer(5), other = trainer(7);
+  first.Fit(iter, {.epochs = 1});
+  const Checkpoint checkpoint = first.ToCheckpoint();
+  EXPECT_NO_THROW(same.Restore(checkpoint));
+  EXPECT_EQ(MessageOf<CheckpointError>([&] { other.Restore(checkpoint); }),
+            "CheckpointError: the checkpoint is of another graph: its constants have other numbers, as those of "
+            "label_scale have of other rows");
+}
+
 TEST(LabelScaling, Errors) {
   const Symbol classes = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"), {}, "softmax");
   const ColumnScaling scaling{ColumnScale::kStandard, {5}, {2}};

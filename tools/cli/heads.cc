@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/ops/loss.h"
 #include "tools/cli/exit_codes.h"
@@ -39,11 +40,7 @@ void SmoothLabels(double part, Model* model, const std::string& name) {
   auto attrs = head.attrs().get<SoftmaxOutputAttrs>();
   // The label's own share of what all classes get stays with it.
   attrs.smooth_alpha = part * static_cast<double>(classes - 1) / static_cast<double>(classes);
-  std::vector<Symbol> inputs;
-  for (const Entry& input : head.inputs()) inputs.emplace_back(input);
-  Symbol smooth = Apply(head.op(), attrs, std::move(inputs), head.name());
-  for (const auto& [key, value] : head.annotations()) smooth = smooth.WithAnnotation(key, value);
-  model->symbol = smooth;
+  model->symbol = Symbol(Entry{Remake(head, head.op(), attrs, head.inputs()), model->symbol.entry().output});
 }
 
 }  // namespace bindery::cli

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <ranges>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -37,14 +39,15 @@ bool IsOfBestEpoch(const std::map<std::string, std::string>& info) {
 }
 
 std::optional<std::string> FindBest(const CheckpointStore& store) {
-  for (bool any_is_gone = true; any_is_gone;) {
-    any_is_gone = false;
+  std::set<std::string> gone;  // a link to nothing stays listed: each counts once
+  for (bool any_is_new = true; any_is_new;) {
+    any_is_new = false;
     const std::vector<std::string> paths = store.List();
     for (const std::string& path : std::views::reverse(paths)) {
       try {
         if (IsOfBestEpoch(LoadCheckpointInfo(path))) return path;
       } catch (const CheckpointError&) {  // LoadNewest complains of it
-        any_is_gone |= IsGone(path);
+        any_is_new |= IsGone(path) && gone.insert(path).second;
       }
     }
   }

@@ -48,15 +48,15 @@ class FolderLock::Held {
  public:
   // Throws DataError if another process has it.
   explicit Held(const std::string& folder) : path_((fs::path(folder) / ".lock").string()) {
-    for (struct stat status; descriptor_ < 0 && Open();) {
+    while (descriptor_ < 0 && Open()) {
       if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
         const std::string holder = errno == EWOULDBLOCK ? HolderIn(descriptor_) : "";
         Close();
         if (!holder.empty()) Refuse(folder, holder);
         return;
       }
-      // Removed by its last holder before it was locked here: once more.
-      if (::fstat(descriptor_, &status) != 0 || status.st_nlink == 0) Close();
+      // Removed by its last holder, or with its folder, before it was locked here: once more.
+      if (!IsThere()) Close();
     }
     if (descriptor_ < 0) return;
     const std::string text = ThisProcess() + '\n';

@@ -114,6 +114,7 @@ ColumnScaling MeasureLabels(ColumnScaling scaling, const HostTensor& labels, boo
     if (!settings->IsSaid("label_scale")) return {};
     settings->Fail("\"label_scale\" is for labels that are numbers (label_kind=numbers)");
   }
+  if (labels.shape().rank() == 0) settings->Fail("the labels are one number, not one for each sample");
   const int64_t rows = labels.shape()[0], columns = labels.shape().CountFrom(1);
   if (!scaling.IsMeasured()) {
     try {
@@ -191,6 +192,9 @@ OpenedData OpenArrays(DataSettings* settings, const Shard& shard, const OpenOpti
   const std::string label_name = settings->Text(zipped ? "label" : "labels", zipped ? "y" : "none");
   const double scale = settings->Number("scale", 0, 1e-30, 1e30);
   const ColumnScaling label_scaling = ReadLabelScaling(settings, options);
+  if (settings->Flag("measure", false) && settings->Text("label_scale", "none") == "none") {
+    settings->Fail("\"measure\": there is nothing to measure without label_scale=");
+  }
   settings->CheckAllRead();
   if (kind != "classes" && kind != "numbers") settings->Fail("\"label_kind\": expected classes or numbers");
   HostTensor data, labels;

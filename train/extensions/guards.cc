@@ -50,7 +50,8 @@ Extension JudgeBy(const std::string& value, const std::string& model, Trigger tr
               [=](Archive* archive) {
                 Archive trigger = archive->In("trigger"), mean = archive->In("mean"), judged = archive->In("value");
                 state->trigger.Serialize(&trigger);
-                std::string name = value;
+                // Of the value that the schedule went by so far, until the next step begins anew.
+                std::string name = archive->reading() || state->before.empty() ? value : state->before;
                 if (!archive->reading() || !judged.empty()) judged.Text("name", &name);
                 if (archive->reading()) {
                   state->mean = {};

@@ -140,6 +140,16 @@ TEST_F(BestCheckpointTest, OneThatCannotBeReadIsSpared) {
   EXPECT_EQ(Files(), (Names{FileOf(8)}));
 }
 
+// As where the folder that it led to is not mounted: that is not one which a run has just removed.
+TEST_F(BestCheckpointTest, ALinkToNothingIsPassedOver) {
+  CheckpointStore(folder_, 2).Save(At(1, false));
+  fs::create_symlink("nowhere", folder_ + "/" + FileOf(9999));
+  EXPECT_EQ(FindBest(CheckpointStore(folder_)), std::nullopt);
+  EXPECT_EQ(LoadBest(CheckpointStore(folder_)), std::nullopt);
+  CheckpointStore(folder_, 2).Save(At(2, true));
+  EXPECT_EQ(Best(), FileOf(2));
+}
+
 TEST_F(BestCheckpointTest, DamagedOnes) {
   CheckpointStore store(folder_, 2);
   for (int64_t step = 1; step <= 4; ++step) store.Save(At(step, step == 2));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "tests/message_of.h"
 
 namespace bindery {
@@ -240,6 +241,27 @@ TEST(Csv, Errors) {
   EXPECT_EQ(message(many),
             "DataError: \"f.csv\", line 65537, column 2: the labels have more than 65536 different values: are they "
             "numbers, not classes?");
+}
+
+// In a training that begins with a model's values, whose label has a name.
+TEST(Csv, WarnsWhereTheLastColumnTakesThePlaceOfAModelsLabel) {
+  const auto warnings = [](const std::string& text, const std::string& otherwise) {
+    std::string lines;
+    SetLogCallback([&](LogLevel level, const std::string& line) {
+      if (level == LogLevel::kWarning) lines += line;
+    });
+    const CsvTable table =
+        ParseCsv(text, "f", {.label = "price", .label_of_model = true, .label_otherwise = otherwise});
+    SetLogCallback(nullptr);
+    return lines;
+  };
+  const std::string end =
+      ": its last column is taken for the label, \"price\"; \"label\" names another, label=none says that there is "
+      "none";
+  EXPECT_EQ(warnings("x,cost\n1,a\n2,b\n", "-1"), "\"f\": it has no column of the label's name" + end);
+  EXPECT_EQ(warnings("1,a\n2,b\n", "-1"), "\"f\": it has no header" + end);
+  EXPECT_EQ(warnings("price,cost\n1,2\n2,3\n", "-1"), "");
+  EXPECT_EQ(warnings("x,cost\n1,2\n2,3\n", "none"), "");  // to predict there need not be any
 }
 
 }  // namespace

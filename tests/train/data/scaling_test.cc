@@ -13,6 +13,7 @@
 #include "train/data/open.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/tables/csv.h"
+#include "train/data/tables/npy.h"
 
 namespace bindery {
 namespace {
@@ -292,6 +293,18 @@ TEST(OpenScaled, Errors) {
             "model was trained on, or damaged numbers; in a training, measure=1 takes numbers of these");
   EXPECT_EQ(refused("", "mean=1,2&scale=standrad&std=1,1"),
             "\"scale\": expected standard, range or none, got \"standrad\"");
+  // Arrays, whose labels alone are scaled.
+  const auto refused_arrays = [](const std::string& data, const std::string& settings) {
+    const std::string message = MessageOf<DataError>([&] { OpenData(data + settings, {.training = true}); });
+    return message.substr(message.find("\": ") + 3);
+  };
+  const std::string array = testing::TempDir() + "/array.npy", number = testing::TempDir() + "/number.npy";
+  SaveNpy(HostTensor::From({2}, {1, 2}), array);
+  SaveNpy(HostTensor::From({}, {1}), number);
+  EXPECT_EQ(refused_arrays("npy:" + array, "?measure=1"),
+            "\"measure\": there is nothing to measure without label_scale=");
+  EXPECT_EQ(refused_arrays("npy:" + array, "?labels=" + number + "&label_kind=numbers&label_scale=standard"),
+            "the labels are one number, not one for each sample");
   Model model;
   SetPreprocessing("mean=1,2&scale=standard", &model);
   EXPECT_EQ(

@@ -120,10 +120,11 @@ void CsvColumns::FindLabels() {
   const std::string otherwise = options_.label_of_model && header_.empty() ? "-1" : options_.label_otherwise;
   const bool lacks = !otherwise.empty() && options_.label != "none" && find(options_.label, true).empty();
   labels_ = find(lacks ? otherwise : options_.label, false);
-  if (lacks && header_.empty()) {
-    LogLine(LogLevel::kInfo, fmt::format("\"{}\": it has no header: its last column is taken for the label, \"{}\"; "
-                                         "\"label\" names another, label=none says that there is none",
-                                         name_, options_.label));
+  if (lacks && otherwise == "-1") {
+    LogLine(LogLevel::kWarning,
+            fmt::format("\"{}\": it has no {}: its last column is taken for the label, \"{}\"; \"label\" names "
+                        "another, label=none says that there is none",
+                        name_, header_.empty() ? "header" : "column of the label's name", options_.label));
   }
   for (size_t i = 0; i < labels_.size(); ++i) {
     int64_t& role = roles_[static_cast<size_t>(labels_[i])];
