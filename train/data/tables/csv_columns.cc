@@ -121,7 +121,7 @@ void CsvColumns::FindLabels() {
   const bool lacks = !otherwise.empty() && options_.label != "none" && find(options_.label, true).empty();
   labels_ = find(lacks ? otherwise : options_.label, false);
   if (lacks && otherwise == "-1") {
-    LogLine(LogLevel::kWarning,
+    LogLine(header_.empty() ? LogLevel::kInfo : LogLevel::kWarning,
             fmt::format("\"{}\": it has no {}: its last column is taken for the label, \"{}\"; \"label\" names "
                         "another, label=none says that there is none",
                         name_, header_.empty() ? "header" : "column of the label's name", options_.label));
