@@ -12,7 +12,6 @@
 #include "symbol/ops/loss.h"
 #include "symbol/ops/recurrent.h"
 #include "symbol/ops/sequence.h"
-#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
@@ -135,7 +134,7 @@ std::optional<size_t> InputRanges::InputOf(const Entry& entry) const {
   const Node* node = entry.node.get();
   for (; !node->is_variable(); node = node->inputs()[0].node.get()) {
     const OpDef& op = node->op();
-    if (!op.is_view || op.is_random || CastFrom(*node) || &op == &SumToOp()) return std::nullopt;
+    if (!op.is_view || op.is_random || CastFrom(*node) || op.name == "SumTo") return std::nullopt;
   }
   for (size_t i = 0; i < spec_.num_inputs(); ++i) {
     if (spec_.input(i).name == node->name()) return i;

@@ -78,7 +78,7 @@ TEST_F(ProcessesCommandsTest, GoOnWithAnotherNumberOfProcesses) {
   ASSERT_EQ(InProcesses(2, Training(1, {"--device", "cpu", "--log", "log"})).status, 0);
   const Outcome outcome = InProcesses(
       3, {"train", "--resume", "--epochs", "3", "--batch-size", "48", "--device", "cpu", "--save", "model.pb"});
-  EXPECT_EQ(outcome.status, 4) << outcome;  // of another batch size
+  EXPECT_EQ(outcome.status, 5) << outcome;  // of another batch size
   EXPECT_EQ(Count(outcome.err, "was saved with another \"batch_size\""), 1) << outcome;
   const Outcome resumed =
       InProcesses(4, {"train", "--resume", "--epochs", "3", "--device", "cpu", "--save", "model.pb"});

@@ -259,7 +259,7 @@ TEST(Csv, WarnsWhereTheLastColumnTakesThePlaceOfAModelsLabel) {
       ": its last column is taken for the label, \"price\"; \"label\" names another, label=none says that there is "
       "none";
   EXPECT_EQ(warnings("x,cost\n1,a\n2,b\n", "-1"), "\"f\": it has no column of the label's name" + end);
-  EXPECT_EQ(warnings("1,a\n2,b\n", "-1"), "\"f\": it has no header" + end);
+  EXPECT_EQ(warnings("1,a\n2,b\n", "-1"), "");  // without a header it is a matter of course
   EXPECT_EQ(warnings("price,cost\n1,2\n2,3\n", "-1"), "");
   EXPECT_EQ(warnings("x,cost\n1,2\n2,3\n", "none"), "");  // to predict there need not be any
 }
