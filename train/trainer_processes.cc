@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 

@@ -4,14 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
-#include <system_error>
 
 #include "base/log.h"
-#include "base/names.h"
 #include "bindery/version.h"
 #include "kvstore/mpi/mpi_processes.h"
 #include "symbol/print/summary.h"
