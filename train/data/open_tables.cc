@@ -174,6 +174,7 @@ OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions
   const std::string leave_out = csv.may_lack_left_out ? csv.leave_out : table.leave_out;
   if (leave_out != "none") used["leave_out"] = leave_out;
   if (table.has_header) csv.features = table.columns;
+  if (csv.features.size() != table.columns.size()) csv.features.clear();  // the model's, and these are others
   AddFeatures(csv.features, &used);
   AddCategories(table.categories, &used);
   AddScaling(table.scaling, &used);
