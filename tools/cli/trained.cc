@@ -312,13 +312,14 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
   loaded.source = fmt::format("model \"{}\"", options.weights.empty() ? options.model : options.weights);
   if (options.weights.empty() && trained.params.empty()) {
     const CheckpointStore store(checkpoints.folder);
-    if (store.List().empty()) {
+    const bool best = checkpoints.which == "best";
+    std::optional<Checkpoint> taken = best ? LoadBest(store) : store.LoadNewest();
+    if (!taken && (!best || store.List().empty())) {
       throw UsageError(
           fmt::format("there is no checkpoint in \"{}\": train first (bindery train), or give "
                       "--checkpoints or --weights",
                       checkpoints.folder));
     }
-    std::optional<Checkpoint> taken = checkpoints.which == "best" ? LoadBest(store) : store.LoadNewest();
     if (!taken) {
       throw UsageError(fmt::format(
           "--which: \"{}\" has no checkpoint of a best epoch: train with --keep-best, or take the newest one",
