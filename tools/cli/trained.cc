@@ -14,6 +14,7 @@
 #include "symbol/ops/loss.h"
 #include "symbol/print/summary.h"
 #include "tools/cli/options.h"
+#include "tools/cli/run_options.h"
 #include "train/call_text.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/text.h"
@@ -330,10 +331,11 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
     if (!options.model.empty() && options.IsByName())
       trained = options.Load(SampleShape(taken->model).value_or(Shape()), AnswersOf(taken->model));
     const bool has_graph = !trained.symbol.empty();
-    if (has_graph) taken->model.symbol = trained.symbol;
-    trained = std::move(taken->model);
+    loaded.info = taken->info;
+    Model kept = ModelIn(std::move(*taken));
+    if (has_graph) kept.symbol = trained.symbol;
+    trained = std::move(kept);
     if (has_graph) ScaleLabelsAsKept(&trained);
-    loaded.info = std::move(taken->info);
   }
   options.CheckWeightsFit(trained);
   CheckComplete(trained.symbol.ListArguments(), trained.params, loaded.source);
