@@ -28,7 +28,7 @@ Symbol WithoutScale(const Symbol& x) {
   NodePtr node = x.entry().node;
   Entry first = x.entry();
   // The number that goes through: of the sum, of what hands it on without a gradient, of its offset, of its factor.
-  while (!node->is_variable() && node->name().starts_with(kScaledLabels)) {
+  while (!node->inputs().empty() && node->name().starts_with(kScaledLabels)) {
     first = node->inputs()[0];
     node = first.node;
   }

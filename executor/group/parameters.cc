@@ -62,8 +62,9 @@ void ParameterStore::SetParams(const std::vector<std::string>& params, const std
     }
   }
   // What has failed, or fails before its turn comes, is whole again when all of it is set: parts of it could not know.
+  const auto is_set = [&](int p) { return set.contains(&parameters_[p]); };
   for (const Block& block : blocks_) {
-    if (!std::ranges::all_of(block.parameters, [&](int p) { return set.contains(&parameters_[p]); })) continue;
+    if (is_view_ || !std::ranges::all_of(block.parameters, is_set)) continue;  // a view's Set refuses them
     for (const Tensor& values : EachOnce(block.values)) values.Fill(0);
   }
   for (const auto& [p, value] : set) Set(*p, *value);

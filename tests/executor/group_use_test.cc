@@ -137,6 +137,11 @@ TEST(GroupUse, AGroupOnTheWeightsOfAnotherRunsItsOwnSymbol) {
   EXPECT_NEAR(predict(&other).At(0), std::tanh(2.0), 1e-5);
   EXPECT_EQ(&same.programs(), &first.programs());
   EXPECT_NE(&other.programs(), &first.programs());
+  HostTensorMap args, aux;
+  first.GetParams(&args, &aux);
+  EXPECT_EQ(MessageOf([&] { same.SetParams(args, aux); }),
+            "Error: parameter \"fc_weight\" is another group's and only read here");
+  EXPECT_EQ(predict(&first), HostTensor::From({1, 2}, {2, 7}));
 }
 
 TEST(GroupUse, ArraysAreCountedNotCutShort) {

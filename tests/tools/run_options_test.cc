@@ -198,6 +198,14 @@ TEST_F(RunOptionsTest, WhatIsGivenCountsMoreWhereItMay) {
   Fails(5, "whose state", resume + Words{"--epochs", "3", "--average="});
   Succeeds(resume + Words{"--epochs", "3", "--threads", "2"});
   EXPECT_EQ(Succeeds({"test", "--json"}).status, 0);
+  // What is scored are the averages, which are what it saves.
+  Succeeds(resume + Words{"--epochs", "3", "--save", "saved.pb"});
+  const auto scores = [&](const char* model) {
+    const Words data = {"--data", "csv:flowers.csv?label=species", "--test-part", "0.25", "--json"};
+    return json::parse(Succeeds(Words{"test", "--model", model} + data).out);
+  };
+  EXPECT_EQ(scores("bindery-checkpoints"), scores("saved.pb"));
+  EXPECT_EQ(json::parse(Succeeds({"test", "--json"}).out), scores("saved.pb"));
   const std::string log = Read("log.jsonl");
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3);  // which is the run's, too
   Fails(5, "saved with another \"batch_size\": 16, but here it is 8",

@@ -96,6 +96,13 @@ TEST(LabelScaling, TakesThePlaceOfAnother) {
   EXPECT_EQ(model.symbol.DebugString(), plain.DebugString());
 }
 
+// A file from elsewhere has what names it likes.
+TEST(LabelScaling, WhatIsCalledSoMayHaveNoInputs) {
+  const Symbol numbers = Constant(HostTensor(DType::kFloat32, {1, 1}), "in_label_units_0");
+  const Symbol odd = LinearRegressionOutput(Add(numbers, Variable("data"), "in_label_units"), Variable("y"));
+  EXPECT_EQ(ScaleLabels(odd, {}).ListArguments(), std::vector<std::string>{"y"});
+}
+
 TEST(LabelScaling, LeavesAnnotations) {
   const Symbol plain = Regression(1).WithAnnotation("is_mean", "1").WithAnnotation("note", "mine");
   const Annotations expected = plain.entry().node->annotations();

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "tools/cli/run_options.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/loop/loop.h"
 
@@ -15,16 +16,6 @@ namespace bindery::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// As the trainer saves it: with averages in place of the values, if it uses them.
-Model ModelIn(Checkpoint checkpoint, bool use_average) {
-  Model model = std::move(checkpoint.model);
-  for (auto& [name, value] : model.params) {
-    const auto average = checkpoint.optimizer_state.find(name + ":average");
-    if (use_average && average != checkpoint.optimizer_state.end()) value = std::move(average->second);
-  }
-  return model;
-}
 
 }  // namespace
 
@@ -43,10 +34,7 @@ void BestFile::Begin(const Trainer& trainer) {
   std::optional<Checkpoint> kept;
   if (!checkpoints_.empty()) kept = LoadBest(CheckpointStore(checkpoints_));
   // A run that keeps it no more has had a better one since, perhaps.
-  if (kept && kept->info[kBestValue] == best_) {
-    Write(ModelIn(std::move(*kept), trainer.options().use_average));
-    return;
-  }
+  if (kept && kept->info[kBestValue] == best_) return Write(ModelIn(std::move(*kept)));
   LogLine(
       LogLevel::kWarning,
       fmt::format("\"{}\" is written when an epoch is better than the best so far, {}: the model of that was not kept",

@@ -16,6 +16,7 @@
 #include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/run_options.h"
 #include "train/call_text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/open.h"
@@ -59,11 +60,11 @@ void CheckWritable(const std::string& option, const std::string& folder) {
 }  // namespace
 
 Model LoadAnyModel(const std::string& path) {
-  if (path.ends_with(".ckpt")) return LoadCheckpoint(path).model;
+  if (path.ends_with(".ckpt")) return ModelIn(LoadCheckpoint(path));
   if (!IsFolder(path)) return LoadModel(path);
   std::optional<Checkpoint> newest = CheckpointStore(path).LoadNewest();
   if (!newest) Throw<DataError>("\"{}\" is a folder without a checkpoint", path);
-  return std::move(newest->model);
+  return ModelIn(std::move(*newest));
 }
 
 Weights RenamedBy(const std::string& map, Weights weights) {

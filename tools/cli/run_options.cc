@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -163,6 +164,16 @@ OptionTexts TextsIn(const std::map<std::string, std::string>& info) {
     if (key.starts_with(kPrefix)) texts[key.substr(kPrefix.size())] = text;
   }
   return texts;
+}
+
+Model ModelIn(Checkpoint checkpoint) {
+  Model model = std::move(checkpoint.model);
+  if (!TextsIn(checkpoint.info).contains("--use-average")) return model;
+  for (auto& [name, value] : model.params) {
+    const auto average = checkpoint.optimizer_state.find(name + ":average");
+    if (average != checkpoint.optimizer_state.end()) value = std::move(average->second);
+  }
+  return model;
 }
 
 bool IsOfData(const std::string& option) {

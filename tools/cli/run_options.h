@@ -7,7 +7,9 @@
 #include <map>
 #include <string>
 
+#include "symbol/model.h"
 #include "tools/cli/train_arguments.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace bindery::cli {
 
@@ -22,6 +24,8 @@ OptionTexts TextsOf(const DataOptions& data);  // of these options alone
 // To and from a checkpoint's info.
 std::map<std::string, std::string> ToInfo(const OptionTexts& texts);
 OptionTexts TextsIn(const std::map<std::string, std::string>& info);
+// A checkpoint's model as its run scores and saves it: with averages in place of the values, if it uses them.
+Model ModelIn(Checkpoint checkpoint);
 
 // Gives the command these options, as if they stood on its command line, but for those that stand there, and for what
 // belongs to one that does: --workload to --devices, --test-data to --data, say. Throws CheckpointError, which names

@@ -14,6 +14,7 @@
 #include "symbol/ops/loss.h"
 #include "symbol/print/summary.h"
 #include "tools/cli/options.h"
+#include "tools/cli/run_options.h"
 #include "train/call_text.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/text.h"
@@ -312,13 +313,14 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
   loaded.source = fmt::format("model \"{}\"", options.weights.empty() ? options.model : options.weights);
   if (options.weights.empty() && trained.params.empty()) {
     const CheckpointStore store(checkpoints.folder);
-    if (store.List().empty()) {
+    const bool best = checkpoints.which == "best";
+    std::optional<Checkpoint> taken = best ? LoadBest(store) : store.LoadNewest();
+    if (!taken && (!best || store.List().empty())) {
       throw UsageError(
           fmt::format("there is no checkpoint in \"{}\": train first (bindery train), or give "
                       "--checkpoints or --weights",
                       checkpoints.folder));
     }
-    std::optional<Checkpoint> taken = checkpoints.which == "best" ? LoadBest(store) : store.LoadNewest();
     if (!taken) {
       throw UsageError(fmt::format(
           "--which: \"{}\" has no checkpoint of a best epoch: train with --keep-best, or take the newest one",
@@ -329,10 +331,11 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
     if (!options.model.empty() && options.IsByName())
       trained = options.Load(SampleShape(taken->model).value_or(Shape()), AnswersOf(taken->model));
     const bool has_graph = !trained.symbol.empty();
-    if (has_graph) taken->model.symbol = trained.symbol;
-    trained = std::move(taken->model);
+    loaded.info = taken->info;
+    Model kept = ModelIn(std::move(*taken));
+    if (has_graph) kept.symbol = trained.symbol;
+    trained = std::move(kept);
     if (has_graph) ScaleLabelsAsKept(&trained);
-    loaded.info = std::move(taken->info);
   }
   options.CheckWeightsFit(trained);
   CheckComplete(trained.symbol.ListArguments(), trained.params, loaded.source);

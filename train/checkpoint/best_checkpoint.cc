@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <ranges>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -21,8 +20,8 @@ constexpr const char *kBestEpoch = "best epoch", *kThis = "this", *kAnother = "a
 
 // A run may be writing there: it removes the best one when there is a better one.
 bool IsGone(const std::string& path) {
-  std::error_code error;
-  return !fs::exists(path, error) && !error;
+  std::error_code unknown;
+  return fs::symlink_status(path, unknown).type() == fs::file_type::not_found;
 }
 
 }  // namespace
@@ -39,15 +38,14 @@ bool IsOfBestEpoch(const std::map<std::string, std::string>& info) {
 }
 
 std::optional<std::string> FindBest(const CheckpointStore& store) {
-  std::set<std::string> gone;  // a link to nothing stays listed: each counts once
-  for (bool any_is_new = true; any_is_new;) {
-    any_is_new = false;
+  for (bool any_is_gone = true; any_is_gone;) {
+    any_is_gone = false;
     const std::vector<std::string> paths = store.List();
     for (const std::string& path : std::views::reverse(paths)) {
       try {
         if (IsOfBestEpoch(LoadCheckpointInfo(path))) return path;
       } catch (const CheckpointError&) {  // LoadNewest complains of it
-        any_is_new |= IsGone(path) && gone.insert(path).second;
+        any_is_gone |= IsGone(path);
       }
     }
   }

@@ -146,7 +146,7 @@ std::optional<Checkpoint> CheckpointStore::LoadNewest() const {
         return LoadCheckpoint(path);
       } catch (const CheckpointError& error) {
         std::error_code unknown;
-        if (!fs::exists(path, unknown) && !unknown) continue;
+        if (fs::symlink_status(path, unknown).type() == fs::file_type::not_found) continue;
         LogLine(LogLevel::kWarning, fmt::format("skipping a damaged checkpoint: {}", error.message()));
         if (complaint.empty()) complaint = error.message();
       }

@@ -116,6 +116,11 @@ ColumnScaling MeasureLabels(ColumnScaling scaling, const HostTensor& labels, boo
   }
   if (labels.shape().rank() == 0) settings->Fail("the labels are one number, not one for each sample");
   const int64_t rows = labels.shape()[0], columns = labels.shape().CountFrom(1);
+  if (columns == 0) settings->Fail(fmt::format("labels {} are no numbers that could be scaled", labels.shape()));
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    if (!std::isinf(labels.At(i))) continue;
+    settings->Fail(fmt::format("\"label_scale\": a label of sample {} is {}", i / columns, labels.At(i)));
+  }
   if (!scaling.IsMeasured()) {
     try {
       return MeasureColumns(labels.Reshape({rows, columns}), scaling.scale, TrainedOn(shard, options.held_back, rows));
@@ -174,6 +179,7 @@ OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions
   const std::string leave_out = csv.may_lack_left_out ? csv.leave_out : table.leave_out;
   if (leave_out != "none") used["leave_out"] = leave_out;
   if (table.has_header) csv.features = table.columns;
+  if (csv.features.size() != table.columns.size()) csv.features.clear();  // the model's, and these are others
   AddFeatures(csv.features, &used);
   AddCategories(table.categories, &used);
   AddScaling(table.scaling, &used);

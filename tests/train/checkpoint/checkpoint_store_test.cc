@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/philox.h"
+#include "tests/message_of.h"
 #include "tests/test_folder.h"
 #include "train/checkpoint/checkpoint.h"
 
@@ -111,6 +112,17 @@ TEST_F(CheckpointStoreTest, SkipsDamagedOnes) {
         std::string::npos)
         << error.what();
   }
+}
+
+// As where the folder that it led to is not mounted: that is not one which a run has just removed.
+TEST_F(CheckpointStoreTest, ALinkToNothingIsDamaged) {
+  const CheckpointStore store(folder_);
+  fs::create_directories(folder_);
+  fs::create_symlink("nowhere", folder_ + "/step-0000000002.ckpt");
+  EXPECT_NE(MessageOf<CheckpointError>([&] { store.LoadNewest(); }).find("none of the 1 checkpoints"),
+            std::string::npos);
+  CheckpointStore(folder_).Save(At(3));
+  EXPECT_EQ(store.LoadNewest()->step, 3);
 }
 
 // What is listed may be gone when its turn comes: then there is a newer one.

@@ -151,6 +151,18 @@ TEST(Categories, WithoutNames) {
   const std::string rows = "csv:" + Write("rows.csv", "7,y\n8,x\n") + "?header=0&label=none&leave_out=none";
   EXPECT_EQ(Data(OpenData(rows, {.preprocessing = trained.preprocessing})),
             HostTensor::From({2, 3}, {7, 0, 1, 8, 1, 0}));
+  // A model's names are those of as many.
+  EXPECT_EQ(OpenData(text + "&categories=3", {.training = true, .preprocessing = "features=a,b"}).preprocessing,
+            "categories=b:x|y&features=a,b&label=0&leave_out=1");
+  for (const char* other : {"features=a", "features=a,b,c"}) {
+    EXPECT_EQ(OpenData(text + "&categories=3", {.training = true, .preprocessing = other}).preprocessing,
+              trained.preprocessing);
+    EXPECT_NE(
+        MessageOf<DataError>([&] {
+          OpenData(rows + "&categories=1:x|y", {.preprocessing = other});
+        }).find(std::string("it has 2 features, but the model ") + (std::string_view(other).size() > 10 ? "3" : "1")),
+        std::string::npos);
+  }
 }
 
 // Any text may be a category.

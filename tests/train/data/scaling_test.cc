@@ -305,6 +305,12 @@ TEST(OpenScaled, Errors) {
             "\"measure\": there is nothing to measure without label_scale=");
   EXPECT_EQ(refused_arrays("npy:" + array, "?labels=" + number + "&label_kind=numbers&label_scale=standard"),
             "the labels are one number, not one for each sample");
+  SaveNpy(HostTensor(DType::kFloat32, {2, 0}), number);
+  EXPECT_EQ(refused_arrays("npy:" + array, "?labels=" + number + "&label_kind=numbers&label_scale=standard"),
+            "labels (2, 0) are no numbers that could be scaled");
+  SaveNpy(HostTensor::From({2, 2}, {1, 2, 3, -INFINITY}), number);
+  EXPECT_EQ(refused_arrays("npy:" + array, "?labels=" + number + "&label_kind=numbers&label_scale=range"),
+            "\"label_scale\": a label of sample 1 is -inf");
   Model model;
   SetPreprocessing("mean=1,2&scale=standard", &model);
   EXPECT_EQ(

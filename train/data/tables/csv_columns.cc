@@ -160,9 +160,16 @@ void CsvColumns::FindFeatures() {
   }
   const std::vector<std::string>& names = options_.features;
   const std::set<std::string_view> known(names.begin(), names.end());
-  if (names.empty() || header_.empty()) return;
-  has_others_ = options_.may_have_others && here != known;
+  const bool are_as_many = features_ == std::ssize(names);
+  if (names.empty() || (header_.empty() && are_as_many)) return;
+  has_others_ = options_.may_have_others && (header_.empty() || here != known);
   if (has_others_) return;
+  if (header_.empty()) {
+    Throw<DataError>(
+        "\"{}\": it has {} features, but the model {}; \"leave_out\" names columns that are none, \"label\" "
+        "the label, label=none says that there is none",
+        name_, features_, names.size());
+  }
   for (size_t i = 0; i < names.size(); ++i) {
     const auto found = columns.find(names[i]);
     if (found == columns.end()) {
@@ -182,7 +189,7 @@ void CsvColumns::FindFeatures() {
     Throw<DataError>("\"{}\": column \"{}\" is no feature of the model{}; \"leave_out\" names such columns", name_,
                      name, NameHint(name, names));
   }
-  if (features_ != std::ssize(names)) Throw<DataError>("\"{}\": a feature is there twice", name_);
+  if (!are_as_many) Throw<DataError>("\"{}\": a feature is there twice", name_);
 }
 
 void CsvColumns::FindCategories() {
