@@ -11,6 +11,7 @@
 #include "bindery/predict.h"
 #include "bindery/version.h"
 #include "engine/engine.h"
+#include "engine/kernels/update_loop.h"
 #include "engine/memory/storage.h"
 #include "engine/team.h"
 #include "engine/tensor.h"

@@ -63,7 +63,7 @@ class DeviceArrays {
 // The arrays' extents at their batch axes are samples + pad.
 struct Batch {
   std::vector<HostTensor> data = {}, label = {};  // in the order of the descriptions
-  int64_t samples = 0;                            // real ones
+  int64_t samples = 0;                            // real ones; 0: all rows but the padding
   int64_t pad = 0;                                // filler rows after them: never trained on, never counted
   std::vector<int64_t> index = {};  // the row's number in the data set, if the source knows it; else empty
   // Where the step's batch has its first sample, which random numbers go by: of a piece of it. None: this is all of it,

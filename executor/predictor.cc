@@ -80,7 +80,13 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
   }
   if (options_.calls == 0) options_.calls = is_cpu ? NumCores() : 1;
   if (options_.threads == 0) options_.threads = std::max(1, NumCores() / options_.calls);
-  for (const DataDesc& desc : options_.inputs) input_names_.push_back(desc.name);
+  const std::vector<std::string> before = model.symbol.ListArguments();
+  for (const DataDesc& desc : options_.inputs) {  // one that is misspelled, before what then has no value
+    if (!IsIn(desc.name, before)) {
+      Throw("data \"{}\" is not an argument of the symbol{}", desc.name, NameHint(desc.name, before));
+    }
+    input_names_.push_back(desc.name);
+  }
   const auto is_given = [&](const std::string& name) {
     return model.params.contains(name) || model.aux.contains(name) ||
            std::ranges::find(input_names_, name) != input_names_.end();
@@ -95,7 +101,7 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
           hint == trained.end() ? "" : fmt::format("; it was trained on {}", hint->second.shape));
   }
   // Inputs of what was cut off alone are taken, too, and left where they are.
-  const std::vector<std::string> before = model.symbol.ListArguments(), now = symbol_.ListArguments();
+  const std::vector<std::string> now = symbol_.ListArguments();
   std::erase_if(input_names_, [&](const std::string& name) { return IsIn(name, before) && !IsIn(name, now); });
   auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, input_names_, nullptr));
   // All arguments have values or come with calls: others are of what was cut off.

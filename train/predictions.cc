@@ -50,8 +50,10 @@ std::vector<HostTensor> PredictBatch(ExecutorGroup* group, const MicroBatches& c
 }
 
 void ScoreBatch(ExecutorGroup* group, const MicroBatches& cut, const BatchPtr& batch, TrainingMetric* metric) {
-  if (batch->num_labels() != group->options().labels.size()) {
-    Throw<DataError>("expected {} labels, got {}", group->options().labels.size(), batch->num_labels());
+  const std::vector<DataDesc>& labels = group->options().labels;
+  if (batch->num_labels() != labels.size()) {
+    Throw<DataError>("a batch to measure on has {} label arrays, expected {}{}", batch->num_labels(), labels.size(),
+                     labels.empty() ? "" : fmt::format(", first \"{}\"", labels[0].name));
   }
   StepMeasurement measured;
   const VarPtr done = group->engine()->NewVar();

@@ -270,7 +270,11 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
 }
 
 FitResult Trainer::FitAlone(DataIter& train, const FitOptions& options) {
-  if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
+  for (const auto& [name, count] :
+       {std::pair("epochs", options.epochs), std::pair("epoch_batches", options.epoch_batches),
+        std::pair("checkpoint_every", options.checkpoint_every)}) {
+    if (count < 0) Throw("{}: expected 0 or more, got {}", name, count);
+  }
   if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
   const FolderLock lock = IsFirst() && !options.checkpoints.empty() ? FolderLock(options.checkpoints) : FolderLock();
   if (options_.tuning != Tuning::kOff && options.resume && !options.checkpoints.empty()) {  // before anything is bound

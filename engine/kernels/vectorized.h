@@ -1,5 +1,6 @@
 // One loop, compiled for several instruction sets, chosen at run time. Vectorized is private to engine/kernels, where
-// the compiler is asked for such loops; those written by hand elsewhere (train/data/images) go by CurrentIsa, too.
+// the compiler is asked for such loops, and to what programs make of update_loop.h; those written by hand elsewhere
+// (train/data/images) go by CurrentIsa, too.
 //
 // A loop is an always_inline function of plain arguments; Vectorized<loop>(arguments...) calls the copy of it that was
 // compiled for the widest vectors this machine has. The copies differ in width only: each element sees the same

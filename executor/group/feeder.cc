@@ -65,8 +65,10 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
   if (with_labels) check_count(batch.num_labels(), options.labels.size(), "label");
   if (mode == Mode::kTrain && !options.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
   if (mode == Mode::kTrain && options.for_training && spec_.unbound_label >= 0) {
-    throw DataError(fmt::format("cannot train: the group is bound without the label \"{}\"; describe it in its options",
-                                spec_.arg_names[spec_.unbound_label]));
+    throw DataError(
+        fmt::format("cannot train without the label \"{}\": data have to bring it, and the options of a "
+                    "group to describe it",
+                    spec_.arg_names[spec_.unbound_label]));
   }
   std::optional<int64_t> rows;
   shapes->clear();

@@ -11,6 +11,7 @@ PAGES = [
     "own_data",
     "own_loss_and_metric",
     "own_operator",
+    "own_optimizer",
     "padded_sequences",
     "several_devices",
     "several_machines",

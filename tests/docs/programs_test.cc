@@ -63,7 +63,8 @@ TEST_P(Page, PrintsWhatItSays) {
 
 INSTANTIATE_TEST_SUITE_P(Docs, Page,
                          testing::Values("README", "fine_tuning", "library", "onnx", "own_data", "own_loss_and_metric",
-                                         "own_operator", "padded_sequences", "several_devices", "several_machines"),
+                                         "own_operator", "own_optimizer", "padded_sequences", "several_devices",
+                                         "several_machines"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -166,6 +166,9 @@ TEST(Predictor, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(
       MessageOf([&] { Predictor(model, options); }),
       "Error: \"data\" has no value in the model: describe it in the options, as an input, with its largest shape");
+  options.inputs = {{"date", {16, kFeatures}}};
+  EXPECT_EQ(MessageOf([&] { Predictor(model, options); }),
+            "Error: data \"date\" is not an argument of the symbol; did you mean \"data\"?");
   Model without = model;
   without.params.erase("fc1_bias");
   EXPECT_NE(MessageOf([&] { Predictor(without, Options(1)); }).find("\"fc1_bias\" has no value"), std::string::npos);

@@ -100,6 +100,7 @@ TEST(TrainerBatches, AnEpochOfSoManyGoesOnThroughTheData) {
   ArrayIter data = Data();
   EXPECT_EQ(MessageOf([&] { Trainer(Net()).Fit(data, {.epoch_batches = -1}); }),
             "Error: epoch_batches: expected 0 or more, got -1");
+  EXPECT_EQ(MessageOf([&] { Trainer(Net()).Fit(data, {.epochs = -1}); }), "Error: epochs: expected 0 or more, got -1");
 }
 
 TEST(TrainerBatches, AnEpochOfSoManyIsResumedToTheBit) {
@@ -175,7 +176,12 @@ TEST(TrainerBatches, ScoresWhatLiesOnDevices) {
     // Without labels there is nothing to measure by.
     ArrayIter unlabelled({{"data", std::make_shared<const HostTensor>(DType::kFloat32, Shape{8, 5})}}, {},
                          {.batch_size = 4});
-    EXPECT_NE(MessageOf<DataError>([&] { trainer.Score(unlabelled); }).find("expected 1 labels"), std::string::npos);
+    EXPECT_EQ(MessageOf<DataError>([&] { trainer.Score(unlabelled); }),
+              "DataError: a batch to measure on has 0 label arrays, expected 1, first \"softmax_label\"");
+    EXPECT_EQ(
+        MessageOf<DataError>([&] { Trainer(Net()).Fit(unlabelled, {}); }),
+        "DataError: cannot train without the label \"softmax_label\": data have to bring it, and the options of a "
+        "group to describe it");
   }
 }
 

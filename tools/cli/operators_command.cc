@@ -38,6 +38,7 @@ A call says inputs, attributes and name, of which the latter two may be left out
 
 ```
 Convolution(x, {.num_filter = 8, .kernel = {3, 3}}, "conv1")
+FullyConnected(x, w, {}, {.num_hidden = 8}, "again")            // the weights w, a bias of its own
 LayerNorm(x, {.eps = 1e-6}, "norm1")
 Concat({a, b}, {.axis = 1}, "both")                             // any number of inputs
 Exp(x, "e"), Add(a, b, "sum"), Relu(x, "relu1")                 // no attributes
@@ -46,6 +47,9 @@ SequenceMask(x, lengths, {{.axis = 1, .batch_axis = 0}, 0.5})   // another's att
 RandomNormal({{.shape = {2, 3}}, 0, 1}, "noise")                // so, too
 RandomNormalLike(x, {}, "noise")                                // of x's shape and type
 ```
+
+One of several words, as `valid`, is an enumerator: `Normalization::kValid`. The header tells the
+type.
 )";
 
 std::string NameOf(const Slot& slot) {
