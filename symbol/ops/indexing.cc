@@ -268,7 +268,7 @@ const OpDef& GatherElementsOp() {
       .attrs_type = &AttrsOf<GatherElementsAttrs>(),
       .inputs = {"data", "indices"},
       .infer = InferGatherElements,
-      .check = [](const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<GatherElementsAttrs>().axis); },
+      .check = rule::CheckAxis<GatherElementsAttrs>,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
         const auto& [axis, mode] = g.attrs<GatherElementsAttrs>();
@@ -286,7 +286,7 @@ const OpDef& PickOp() {
       .attrs_type = &AttrsOf<PickAttrs>(),
       .inputs = {"data", "place"},
       .infer = InferPick,
-      .check = [](const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<PickAttrs>().axis); },
+      .check = rule::CheckAxis<PickAttrs>,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
         const auto& attrs = g.attrs<PickAttrs>();
@@ -314,7 +314,7 @@ const OpDef& OneHotOp() {
             rule::CheckAtLeast("depth", any.get<OneHotAttrs>().depth, 0);
             rule::CheckAxisAttr("axis", any.get<OneHotAttrs>().axis);
           },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant but for jumps
+      .gradient = rule::NoGradient,  // constant but for jumps
   };
   return op;
 }
@@ -357,7 +357,7 @@ const OpDef& RowNumbersOp() {
       .inputs = {"indices"},
       .infer = InferRowNumbers,
       .check = [](const AnyAttrs& any) { rule::CheckAtLeast("extent", any.get<RowNumbersAttrs>().extent, 1); },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant but for jumps
+      .gradient = rule::NoGradient,  // constant but for jumps
   };
   return op;
 }

@@ -33,7 +33,7 @@ OpDef Arg(std::string name, std::string doc) {
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<ArgAttrs>(),
       .infer = [](InferContext& c) { InferPlace(c, c.attrs<ArgAttrs>().axis, c.attrs<ArgAttrs>().keepdims); },
-      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<ArgAttrs>().axis); },
+      .check = rule::CheckAxis<ArgAttrs>,
       .not_differentiable = kNoGradient,
   };
 }
@@ -72,7 +72,7 @@ const OpDef& RankOfOp() {
       .attrs_type = &AttrsOf<PlaceAttrs>(),
       .inputs = {"data", "place"},
       .infer = [](InferContext& c) { InferPlace(c, c.attrs<PlaceAttrs>().axis, false); },
-      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<PlaceAttrs>().axis); },
+      .check = rule::CheckAxis<PlaceAttrs>,
       .not_differentiable = kNoGradient,
   };
   return op;

@@ -92,6 +92,13 @@ void State(Value value) {
   value.SetDType(DType::kUInt8);
 }
 
+OpDef View(OpDef op) {
+  op.inplace = {{0, 0}};
+  op.is_view = [](const ViewContext&) { return true; };
+  op.zero_to_zero = true;
+  return op;
+}
+
 bool SameRank(Value a, Value b) {
   if (a.shape() && !b.shape()) b.Set(Unknown(a.shape()->rank()));
   if (b.shape() && !a.shape()) a.Set(Unknown(b.shape()->rank()));
@@ -193,6 +200,12 @@ int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch)
                       list.fixed[i], *batch);
   }
   return extent.value_or(kUnknownDim);
+}
+
+Shape ShapeAt(const ExtentList& list, std::optional<int64_t> batch) {
+  Shape shape = Unknown(static_cast<int>(list.size()));
+  for (int i = 0; i < shape.rank(); ++i) shape.Set(i, ExtentAt(list, i, batch));
+  return shape;
 }
 
 void CheckShapeAttr(const ExtentList& shape) {

@@ -36,7 +36,10 @@ void Share(const Value& a, const Value& b, const Kept& kept) {
 // A by-product that only kernels can read: this shape and type are nominal, they give it an opaque format of the size
 // that they need.
 void State(Value value);
-inline bool AlwaysView(const ViewContext&) { return true; }
+// y = x, always a view.
+OpDef View(OpDef op);
+// The gradient of what does not follow from the inputs, or but in jumps.
+inline std::vector<Symbol> NoGradient(const GradientContext&) { return {}; }
 // Sums and statistics over data of this type: float64 for float64, else float32.
 DType StatisticsDType(DType data);
 
@@ -70,8 +73,9 @@ struct ExtentList {
 };
 // Extent i of a shape: kUnknownDim while it is not known. ShapeError if it is negative.
 int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch);
-void CheckExtentsAttr(const ExtentList& shape);  // ModelError: not a shape's extents
-void CheckShapeAttr(const ExtentList& shape);    // ModelError: more axes than a shape can have
+Shape ShapeAt(const ExtentList& list, std::optional<int64_t> batch);  // the same of all
+void CheckExtentsAttr(const ExtentList& shape);                       // ModelError: not a shape's extents
+void CheckShapeAttr(const ExtentList& shape);                         // ModelError: more axes than a shape can have
 std::vector<int64_t> FixedParts(const Extents& extents);
 std::vector<int64_t> BatchParts(const Extents& extents);
 // What gradients are made of: operators with such attributes.
@@ -84,7 +88,11 @@ Symbol Zeros(const Extents& shape, DType dtype);
 void CheckFinite(const char* field, double value);
 void CheckNotNegative(const char* field, double value);  // and finite
 void CheckAtLeast(const char* field, int64_t value, int64_t least);
-void CheckAxisAttr(const char* field, int64_t axis);                      // -8 to 7
+void CheckAxisAttr(const char* field, int64_t axis);  // -8 to 7
+template <OpAttrs A>
+void CheckAxis(const AnyAttrs& attrs) {
+  CheckAxisAttr("axis", attrs.get<A>().axis);
+}
 void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes);  // at most 8, each in range, none twice
 std::string ToString(const std::vector<int64_t>& list);                   // "(5, 5)"
 
