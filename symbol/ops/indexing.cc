@@ -125,17 +125,8 @@ void InferPick(InferContext& c) {
   const Value data = c.in(0), place = c.in(1), output = c.out(0);
   rule::SameDType({data, output});
   rule::SameShape({place, output});
-  if (!data.shape()) return;
-  const int axis = rule::Axis(attrs.axis, *data.shape());
-  output.Set(attrs.keepdims ? data.shape()->With(axis, 1) : data.shape()->Erase(axis));
-  rule::SameShape({place, output});
-  const int64_t extent = (*data.shape())[axis];
-  data.Set(attrs.keepdims ? output.shape()->With(axis, extent) : output.shape()->Insert(axis, extent));
-  if (data.Known() && extent == 0 && output.shape()->Elements() != 0) {
-    Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
-  }
-  data.Carry(output, [&](int own) { return own == axis ? kReduced : own - (!attrs.keepdims && axis < own); });
-  place.Carry(output);
+  rule::InferAlongAxis(attrs.axis, attrs.keepdims, data, place, output);
+  if (data.shape()) place.Carry(output);
 }
 
 void InferOneHot(InferContext& c) {

@@ -99,6 +99,19 @@ OpDef View(OpDef op) {
   return op;
 }
 
+void InferAlongAxis(int64_t along, bool keepdims, Value data, Value place, Value output) {
+  if (!data.shape()) return;
+  const int axis = Axis(along, *data.shape());
+  output.Set(keepdims ? data.shape()->With(axis, 1) : data.shape()->Erase(axis));
+  SameShape({place, output});
+  const int64_t extent = (*data.shape())[axis];
+  data.Set(keepdims ? output.shape()->With(axis, extent) : output.shape()->Insert(axis, extent));
+  if (data.Known() && extent == 0 && output.shape()->Elements() != 0) {
+    Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
+  }
+  data.Carry(output, [&](int own) { return own == axis ? -1 : own - (!keepdims && axis < own); });
+}
+
 bool SameRank(Value a, Value b) {
   if (a.shape() && !b.shape()) b.Set(Unknown(a.shape()->rank()));
   if (b.shape() && !a.shape()) a.Set(Unknown(b.shape()->rank()));

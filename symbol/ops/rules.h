@@ -56,6 +56,10 @@ Shape FillFromProduct(Shape shape, int first, int64_t product);
 // Throws ShapeError unless the rank is `rank`; `axes` tells what they are: "(N, C, H, W)".
 void ExpectRank(const Shape& shape, int rank, const char* axes);
 
+// (data, place) -> output: data's shape without the axis, or with extent 1 there, which are places', too, where there
+// are such. ShapeError where places have nothing to point to. Samples along the axis are mixed.
+void InferAlongAxis(int64_t along, bool keepdims, Value data, Value place, Value output);
+
 // The rank of the one is the other's, if that is known: true if both are now.
 bool SameRank(Value a, Value b);
 
