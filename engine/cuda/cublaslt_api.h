@@ -39,14 +39,9 @@ struct CublasLtApi {
 };
 using CublasLtPtr = std::shared_ptr<const CublasLtApi>;
 
-// Opens libcublasLt.so.13 or another of its kind. Throws DeviceError with the loader's reason, or naming the function
-// that it lacks.
+// As library.h says: opens another of its kind; what is used from now on; what is used.
 CublasLtPtr OpenCublasLt(const std::string& library);
-
-// What is used from now on, in place of NVIDIA's: for tests. Null: none.
 void UseCublasLt(CublasLtPtr api);
-// UseCublasLt's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
-// environment has BINDERY_CUBLASLT=no now. Throws Error if that is neither yes nor no.
 CublasLtPtr CublasLt();
 
 // Of the GPU, made by the first call and never destroyed, as GPUs are not. Null, and a line was logged, if it cannot be

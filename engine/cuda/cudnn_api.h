@@ -35,14 +35,9 @@ struct CudnnApi {
 };
 using CudnnPtr = std::shared_ptr<const CudnnApi>;
 
-// Opens libcudnn.so.9 or another of its kind. Throws DeviceError with the loader's reason, or naming the function that
-// it lacks.
+// As library.h says: opens another of its kind; what is used from now on; what is used.
 CudnnPtr OpenCudnn(const std::string& library);
-
-// What is used from now on, in place of NVIDIA's: for tests. Null: none.
 void UseCudnn(CudnnPtr api);
-// UseCudnn's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
-// environment has BINDERY_CUDNN=no now. Throws Error if that is neither yes nor no.
 CudnnPtr Cudnn();
 
 // Used by one thread at a time, who holds `mutex` from setting its stream to enqueuing on it.

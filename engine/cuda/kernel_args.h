@@ -5,11 +5,27 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "engine/kernels/update.h"
 
 namespace bindery::cuda {
+
+// Those in pointers, in arrays, and in structs that have Addresses.
+template <class Visit, class... Holder>
+void VisitIn(const Visit& visit, Holder&... holders) {
+  const auto one = [&]<class T>(T& holder) {
+    if constexpr (std::is_pointer_v<T>) {
+      visit(holder);
+    } else if constexpr (std::is_array_v<T>) {
+      for (auto& each : holder) VisitIn(visit, each);
+    } else {
+      holder.Addresses(visit);
+    }
+  };
+  (one(holders), ...);
+}
 
 // Runs of memory are written and copied by units of 1, 2, 4, 8 or 16 bytes, whichever is the largest that divides all
 // addresses and sizes.
@@ -34,11 +50,7 @@ struct NumberPieceArgs {
   uint64_t* heard = nullptr;       // none
   const uint64_t* base = nullptr;  // may be null; else the number is counted from there
   uint64_t number = 0;
-  void Addresses(const auto& visit) {
-    visit(piece);
-    visit(heard);
-    visit(base);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, piece, heard, base); }
 };
 
 // In a graph: all before it is done. One thread.
@@ -59,10 +71,7 @@ struct CopyArgs {
   void* out = nullptr;
   int64_t rows = 1, units = 0, in_stride = 0, out_stride = 0;
   int32_t unit = 1;
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
 };
 
 struct CastArgs {
@@ -71,10 +80,7 @@ struct CastArgs {
   void* out = nullptr;
   int64_t n = 0;
   DType from = {}, to = {};
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
 };
 
 struct SumArgs {
@@ -112,15 +118,11 @@ struct Fault {
 // host has looked: operations that are joined may be more pieces than that. `refused` is written all the same.
 struct FaultRing {
   static constexpr uint64_t kSize = 512;
-  Fault* faults = nullptr;             // of piece number % kSize; null: nobody listens
-  const uint64_t* piece = nullptr;     // the number of the one that runs, in the device's memory
-  uint64_t* heard = nullptr;           // the last one of which a fault was heard, there too
-  Refusal* refused = nullptr;          // and of the step (executor/step_block.h): that there is one; may be null
-  void Addresses(const auto& visit) {  // the faults are the host's, and GPUs'
-    visit(piece);
-    visit(heard);
-    visit(refused);
-  }
+  Fault* faults = nullptr;          // of piece number % kSize; null: nobody listens
+  const uint64_t* piece = nullptr;  // the number of the one that runs, in the device's memory
+  uint64_t* heard = nullptr;        // the last one of which a fault was heard, there too
+  Refusal* refused = nullptr;       // and of the step (executor/step_block.h): that there is one; may be null
+  void Addresses(const auto& visit) { VisitIn(visit, piece, heard, refused); }  // the faults are the host's, and GPUs'
 };
 
 }  // namespace bindery::cuda

@@ -27,8 +27,8 @@ struct AboutLibrary {
   const char* without;  // is logged once, before the reason, if it cannot be opened
 };
 
-// The table of a library's functions that is used: one that was given, else the library's own, which is opened by the
-// first call that wants it. Thread safe.
+// The table of a library's functions that is used: one that was given, else NVIDIA's, which is opened by the first call
+// that wants it. Of a library X, x_api.h has the three functions by the names OpenX, UseX and X. Thread safe.
 template <class Api>
 class ChosenLibrary {
  public:
@@ -38,15 +38,17 @@ class ChosenLibrary {
     static auto& chosen = *new ChosenLibrary;
     return chosen;
   }
-  // Throws DeviceError if it cannot be opened.
+  // Throws DeviceError with the loader's reason, or naming the function that it lacks.
   static ApiPtr Open(const std::string& file) {
     return std::make_shared<const Api>(Api{.find = OpenFunctions(file)});
   }
+  // In place of NVIDIA's: for tests. Null: none.
   void Use(ApiPtr api) {
     const std::lock_guard lock(mutex_);
     api_ = std::move(api);
   }
-  // Null if there is none, or the environment has NAME=no now. Throws Error if that is neither yes nor no.
+  // Logs a line if it cannot be opened. Null if there is none, or the environment has NAME=no now. Throws Error if that
+  // is neither yes nor no.
   ApiPtr Get() {
     if (!SwitchOf(about_.name, true)) return nullptr;
     const std::lock_guard lock(mutex_);

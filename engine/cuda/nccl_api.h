@@ -45,14 +45,9 @@ struct NcclApi {
 };
 using NcclPtr = std::shared_ptr<const NcclApi>;
 
-// Opens libnccl.so.2 or another of its kind. Throws DeviceError with the loader's reason, or naming the function that
-// it lacks.
+// As library.h says: opens another of its kind; what is used from now on; what is used.
 NcclPtr OpenNccl(const std::string& library);
-
-// What is used from now on, in place of NVIDIA's: for tests. Null: none.
 void UseNccl(NcclPtr api);
-// UseNccl's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
-// environment has BINDERY_NCCL=no now. Throws Error if that is neither yes nor no.
 NcclPtr Nccl();
 
 }  // namespace bindery::cuda

@@ -43,14 +43,9 @@ struct NvrtcApi {
 };
 using NvrtcPtr = std::shared_ptr<const NvrtcApi>;
 
-// Opens libnvrtc.so.13 or another of its kind. Throws DeviceError with the loader's reason, or naming the function that
-// it lacks.
+// As library.h says: opens another of its kind; what is used from now on; what is used.
 NvrtcPtr OpenNvrtc(const std::string& library);
-
-// What is used from now on, in place of NVIDIA's: for tests. Null: none.
 void UseNvrtc(NvrtcPtr api);
-// UseNvrtc's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
-// environment has BINDERY_NVRTC=no now. Throws Error if that is neither yes nor no.
 NvrtcPtr Nvrtc();
 
 }  // namespace bindery::cuda

@@ -51,10 +51,7 @@ struct FindNotFiniteArgs {
   static constexpr const char* kName = "bindery_find_not_finite";
   uint64_t* first = nullptr;
   ArrayList arrays = {};
-  void Addresses(const auto& visit) {
-    arrays.Addresses(visit);
-    visit(first);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, arrays, first); }
 };
 
 // If *first is an element of the arrays, each of which begins with element `first` of `place`, and the status is good,
@@ -64,11 +61,7 @@ struct SetStatusArgs {
   const uint64_t* first = nullptr;
   StepStatus* status = nullptr;
   ArrayList arrays = {};
-  void Addresses(const auto& visit) {
-    arrays.Addresses(visit);
-    visit(first);
-    visit(status);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, arrays, first, status); }
 };
 
 // partial[p] = the sum of squares of part p.
@@ -76,10 +69,7 @@ struct SumSquaresArgs {
   static constexpr const char* kName = "bindery_sum_squares";
   double* partial = nullptr;
   ArrayList arrays = {};
-  void Addresses(const auto& visit) {
-    arrays.Addresses(visit);
-    visit(partial);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, arrays, partial); }
 };
 
 // What came of each array's parts, `width` numbers each, added up. A block for each number.
@@ -106,11 +96,7 @@ struct ClipFactorArgs {
   const StepRates* rates = nullptr;
   double limit = 0;
   double* factor = nullptr;
-  void Addresses(const auto& visit) {
-    sums.Addresses(visit);
-    visit(rates);
-    visit(factor);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, sums, rates, factor); }
 };
 
 // Updates by the rule of this number in update_rules::All, alike but for what an array has of its own: DeviceUpdate,
@@ -136,14 +122,8 @@ struct UpdateList {
   const int64_t* committed = nullptr;
   Array of[kMaxCount] = {};
   void Addresses(const auto& visit) {
-    for (int32_t k = 0; k < count; ++k) {
-      visit(of[k].gradient);
-      visit(of[k].weight);
-      visit(of[k].squares);
-    }
-    visit(clip_factor);
-    visit(rates);
-    visit(committed);
+    for (int32_t k = 0; k < count; ++k) VisitIn(visit, of[k].gradient, of[k].weight, of[k].squares);
+    VisitIn(visit, clip_factor, rates, committed);
   }
 };
 
@@ -152,14 +132,8 @@ struct UpdateKernelArgs {
   AddressList<StepStatus> statuses = {};
   UpdateList updates = {};
   void Addresses(const auto& visit) {
-    updates.Addresses(visit);
-    for (int32_t k = 0; k < updates.count; ++k) {
-      visit(updates.of[k].new_weight);
-      for (auto& slot : updates.of[k].states) {
-        for (void*& state : slot) visit(state);
-      }
-    }
-    statuses.Addresses(visit);
+    VisitIn(visit, updates, statuses);
+    for (int32_t k = 0; k < updates.count; ++k) VisitIn(visit, updates.of[k].new_weight, updates.of[k].states);
   }
 };
 
@@ -193,13 +167,7 @@ struct CommitArgs {
   const uint64_t* unless = nullptr;
   int64_t* committed = nullptr;
   AddressList<StepStatus> statuses = {};
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(out);
-    visit(unless);
-    visit(committed);
-    statuses.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out, unless, committed, statuses); }
 };
 
 // flat::RefuseFirst. One thread.
@@ -208,10 +176,7 @@ struct RefuseArgs {
   const Refusal* refusals = nullptr;
   int64_t n = 0;
   StepStatus* status = nullptr;
-  void Addresses(const auto& visit) {
-    visit(refusals);
-    visit(status);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, refusals, status); }
 };
 
 // All kernels that there are.

@@ -1,19 +1,11 @@
 #include "engine/kernels/update_rules.h"
 
 #include <tuple>
-#include <type_traits>
 
 #include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_loop.h"
 
 namespace bindery {
-
-std::span<const UpdateKernel> UpdateKernels() {
-  return []<class... Rules>(std::type_identity<std::tuple<Rules...>>) -> std::span<const UpdateKernel> {
-    static constexpr UpdateKernel kKernels[] = {UpdateKernelOf<Rules>...};
-    return kKernels;
-  }(std::type_identity<update_rules::All>());
-}
 
 namespace {
 
@@ -24,14 +16,18 @@ constexpr MeasureKernel MeasureKernelOrNull() {
   return nullptr;
 }
 
+template <class Rules>
+struct KernelsOf;
+template <class... Rules>
+struct KernelsOf<std::tuple<Rules...>> {
+  static constexpr UpdateKernel kUpdates[] = {UpdateKernelOf<Rules>...};
+  static constexpr MeasureKernel kMeasures[] = {MeasureKernelOrNull<Rules>()...};
+};
+
 }  // namespace
 
-std::span<const MeasureKernel> MeasureKernels() {
-  return []<class... Rules>(std::type_identity<std::tuple<Rules...>>) -> std::span<const MeasureKernel> {
-    static constexpr MeasureKernel kKernels[] = {MeasureKernelOrNull<Rules>()...};
-    return kKernels;
-  }(std::type_identity<update_rules::All>());
-}
+std::span<const UpdateKernel> UpdateKernels() { return KernelsOf<update_rules::All>::kUpdates; }
+std::span<const MeasureKernel> MeasureKernels() { return KernelsOf<update_rules::All>::kMeasures; }
 
 // Learning rates are those of PyTorch, or MXNet's of what PyTorch has not; sgd and nag have MXNet's, lion its paper's.
 const std::vector<UpdateRule>& UpdateRules() {

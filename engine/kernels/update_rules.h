@@ -51,9 +51,7 @@ struct Momentum {
 //   m = momentum m - lr (g + wd w);  w = w + momentum m - lr (g + wd w)
 struct Nesterov {
   static constexpr int kStates = 1;
-  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
-    return {a.learning_rate, a.weight_decay, a.settings[0]};
-  }
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return Momentum::Prepare(a); }
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
     const T step = c[0] * (g + c[1] * w);
@@ -360,37 +358,30 @@ struct Lamb {
 };
 
 // Averages of weights (train/optimizers/averaging.h) are rules, too: of one state, and of no gradient.
-template <class T>
-[[gnu::always_inline]] constexpr void MixIn(const T* c, T w, T* s) {
-  s[0] = c[0] * w + c[1] * s[0];
-}
+struct Average {
+  static constexpr int kStates = 1;
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T, T& w, T* s) {
+    s[0] = c[0] * w + c[1] * s[0];
+  }
+};
 
 // average = decay average + (1 - decay) w, from the first w on
-struct Ema {
-  static constexpr int kStates = 1;
+struct Ema : Average {
   static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
     const double decay = a.step == 1 ? 0 : a.settings[0];
     return {1 - decay, decay};
   }
-  template <class T>
-  [[gnu::always_inline]] static constexpr void Step(const T* c, T, T& w, T* s) {
-    MixIn(c, w, s);
-  }
 };
 
 // The mean of w after the updates start, start + every, ...; before, w
-struct Swa {
-  static constexpr int kStates = 1;
+struct Swa : Average {
   static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
     const auto since = a.step - static_cast<int64_t>(a.settings[0]);
     const auto every = a.settings[1] < 1 ? int64_t{1} : static_cast<int64_t>(a.settings[1]);
     if (since > 0 && since % every != 0) return {0, 1};
     const double part = since > 0 ? 1 / static_cast<double>(since / every + 1) : 1;
     return {part, 1 - part};
-  }
-  template <class T>
-  [[gnu::always_inline]] static constexpr void Step(const T* c, T, T& w, T* s) {
-    MixIn(c, w, s);
   }
 };
 

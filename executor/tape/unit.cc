@@ -59,21 +59,14 @@ struct AppendAttr {
 
 // --- values that gradients need ---
 
-GivenTypes TypesOf(const std::vector<std::string>& names, const std::vector<ValueType>& types) {
+GivenTypes TypesOfArguments(const Unit& unit, const std::vector<ValueType>& inputs) {
   GivenTypes given;
-  for (size_t i = 0; i < names.size(); ++i) {
-    given.shapes[names[i]] = types[i].shape;
-    given.dtypes[names[i]] = types[i].dtype;
-    given.batch_axes[names[i]] = -1;
+  for (const int i : unit.arguments) {
+    given.shapes[unit.inputs[i]] = inputs[i].shape;
+    given.dtypes[unit.inputs[i]] = inputs[i].dtype;
+    given.batch_axes[unit.inputs[i]] = -1;
   }
   return given;
-}
-
-void EraseUnknown(const std::vector<std::string>& known, GivenTypes* types) {
-  const auto is_unknown = [&](const auto& entry) { return std::ranges::find(known, entry.first) == known.end(); };
-  std::erase_if(types->shapes, is_unknown);
-  std::erase_if(types->dtypes, is_unknown);
-  std::erase_if(types->batch_axes, is_unknown);
 }
 
 // What the gradient of the symbol by these variables reads of its nodes, and all that is random, which must not be
@@ -240,8 +233,7 @@ std::shared_ptr<const Unit> MakeUnit(const Symbol& symbol, const std::vector<Sym
     unit->is_random |= !node->is_variable() && node->op().is_random;
   }
 
-  GivenTypes types = TypesOf(unit->inputs, options.inputs);
-  EraseUnknown(arguments, &types);
+  const GivenTypes types = TypesOfArguments(*unit, options.inputs);
   std::vector<Entry> saved;
   if (!wanted.empty()) saved = NeededValues(symbol, wanted, types);
   const auto compile = [&] {

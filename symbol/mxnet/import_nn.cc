@@ -8,6 +8,13 @@
 namespace bindery::mxnet {
 namespace {
 
+// Of data, a weight, and a bias unless there is none.
+void ImportLinear(Importer& im, const OpDef& op, const auto& attrs) {
+  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
+  if (!attrs.no_bias) inputs.push_back(im.In(2));
+  im.Out(Apply(op, attrs, inputs, im.name()));
+}
+
 // --- Windows.
 
 // Channels come first; the last ones of NHWC are for others.
@@ -24,9 +31,7 @@ void ImportConvolution(Importer& im) {
                                .dilate = im.Ints("dilate"),
                                .groups = im.Int("num_group", 1),
                                .no_bias = im.Flag("no_bias")};
-  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
-  if (!attrs.no_bias) inputs.push_back(im.In(2));
-  im.Out(Apply(ConvolutionOp(), attrs, inputs, im.name()));
+  ImportLinear(im, ConvolutionOp(), attrs);
 }
 
 // Without a bias unless asked for.
@@ -133,9 +138,7 @@ void ImportUpSampling(Importer& im) {
 void ImportFullyConnected(Importer& im) {
   const FullyConnectedAttrs attrs{
       .num_hidden = im.Int("num_hidden"), .no_bias = im.Flag("no_bias"), .flatten = im.Flag("flatten", true)};
-  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
-  if (!attrs.no_bias) inputs.push_back(im.In(2));
-  im.Out(Apply(FullyConnectedOp(), attrs, inputs, im.name()));
+  ImportLinear(im, FullyConnectedOp(), attrs);
 }
 
 void ImportActivation(Importer& im) {

@@ -66,8 +66,6 @@ void InferConcatOp(InferContext& c) {
   }
 }
 
-void CheckConcat(const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<ConcatAttrs>().axis); }
-
 // Each gets its part of dy.
 std::vector<Symbol> ConcatGradient(const GradientContext& g) {
   std::vector<Symbol> result;
@@ -165,7 +163,7 @@ const OpDef& ConcatOp() {
       .attrs_type = &AttrsOf<ConcatAttrs>(),
       .inputs = {Variadic("arg")},
       .infer = InferConcatOp,
-      .check = CheckConcat,
+      .check = rule::CheckAxis<ConcatAttrs>,
       .gradient = ConcatGradient,
       .numbers = rule::ConcatNumbers,
       .zero_to_zero = true,

@@ -94,7 +94,7 @@ const OpDef& ConstantOp() {
             c.out(0).Set(value.shape());
           },
       .check = [](const AnyAttrs& attrs) { Checked(attrs.get<ConstantAttrs>()); },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .gradient = rule::NoGradient,  // no inputs
       .numbers = rule::ConstantNumbers,
   };
   return op;
@@ -106,8 +106,8 @@ const OpDef& ScalarOp() {
       .doc = "A number, in the element type of what it is combined with.",
       .attrs_type = &AttrsOf<ScalarAttrs>(),
       .inputs = {},
-      .infer = [](InferContext& c) { c.out(0).Set({}); },                            // of any type
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .infer = [](InferContext& c) { c.out(0).Set({}); },  // of any type
+      .gradient = rule::NoGradient,                        // no inputs
       .numbers = rule::ScalarNumbers,
   };
   return op;

@@ -125,17 +125,8 @@ void InferPick(InferContext& c) {
   const Value data = c.in(0), place = c.in(1), output = c.out(0);
   rule::SameDType({data, output});
   rule::SameShape({place, output});
-  if (!data.shape()) return;
-  const int axis = rule::Axis(attrs.axis, *data.shape());
-  output.Set(attrs.keepdims ? data.shape()->With(axis, 1) : data.shape()->Erase(axis));
-  rule::SameShape({place, output});
-  const int64_t extent = (*data.shape())[axis];
-  data.Set(attrs.keepdims ? output.shape()->With(axis, extent) : output.shape()->Insert(axis, extent));
-  if (data.Known() && extent == 0 && output.shape()->Elements() != 0) {
-    Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
-  }
-  data.Carry(output, [&](int own) { return own == axis ? kReduced : own - (!attrs.keepdims && axis < own); });
-  place.Carry(output);
+  rule::InferAlongAxis(attrs.axis, attrs.keepdims, data, place, output);
+  if (data.shape()) place.Carry(output);
 }
 
 void InferOneHot(InferContext& c) {
@@ -268,7 +259,7 @@ const OpDef& GatherElementsOp() {
       .attrs_type = &AttrsOf<GatherElementsAttrs>(),
       .inputs = {"data", "indices"},
       .infer = InferGatherElements,
-      .check = [](const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<GatherElementsAttrs>().axis); },
+      .check = rule::CheckAxis<GatherElementsAttrs>,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
         const auto& [axis, mode] = g.attrs<GatherElementsAttrs>();
@@ -286,7 +277,7 @@ const OpDef& PickOp() {
       .attrs_type = &AttrsOf<PickAttrs>(),
       .inputs = {"data", "place"},
       .infer = InferPick,
-      .check = [](const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<PickAttrs>().axis); },
+      .check = rule::CheckAxis<PickAttrs>,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
         const auto& attrs = g.attrs<PickAttrs>();
@@ -314,7 +305,7 @@ const OpDef& OneHotOp() {
             rule::CheckAtLeast("depth", any.get<OneHotAttrs>().depth, 0);
             rule::CheckAxisAttr("axis", any.get<OneHotAttrs>().axis);
           },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant but for jumps
+      .gradient = rule::NoGradient,  // constant but for jumps
   };
   return op;
 }
@@ -357,7 +348,7 @@ const OpDef& RowNumbersOp() {
       .inputs = {"indices"},
       .infer = InferRowNumbers,
       .check = [](const AnyAttrs& any) { rule::CheckAtLeast("extent", any.get<RowNumbersAttrs>().extent, 1); },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant but for jumps
+      .gradient = rule::NoGradient,  // constant but for jumps
   };
   return op;
 }

@@ -45,37 +45,44 @@ void CheckRegression(const AnyAttrs& any) {
   rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
 }
 
-OpDef Regression(std::string name, std::string doc, const OpDef& (*grad)(), bool is_view) {
-  OpDef op = {
-      .name = std::move(name),
-      .doc = std::move(doc),
-      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
-      .inputs = {"data", "label"},
-      .infer = InferRegression,
-      .check = CheckRegression,
-      .gradient = [grad](const GradientContext& g) -> std::vector<Symbol> {
-        if (!g.wants(0)) return {};
-        return {Apply(grad(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)}), {}};
-      },
-      .is_loss = Always,
-      .inplace = {{0, 0}},
-      .zero_to_zero = is_view,
-  };
-  if (is_view) op.is_view = rule::AlwaysView;
-  return op;
-}
-
-OpDef RegressionGrad(std::string name, std::string doc) {
+// A head with a label, and its gradient, by the output and the label.
+template <OpAttrs Attrs>
+OpDef Head(std::string name, std::string doc, void (*infer)(InferContext&), void (*check)(const AnyAttrs&),
+           const OpDef& (*grad)()) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
-      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .attrs_type = &AttrsOf<Attrs>(),
+      .inputs = {"data", "label"},
+      .infer = infer,
+      .check = check,
+      .gradient = [grad](const GradientContext& g) -> std::vector<Symbol> {
+        if (!g.wants(0)) return {};
+        return {Apply(grad(), g.attrs<Attrs>(), {g.output(0), g.input(1)}), {}};
+      },
+      .is_loss = Always,
+      .inplace = {{0, 0}},
+  };
+}
+template <OpAttrs Attrs>
+OpDef HeadGrad(std::string name, std::string doc, void (*infer)(InferContext&), void (*check)(const AnyAttrs&)) {
+  return {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .attrs_type = &AttrsOf<Attrs>(),
       .inputs = {"output", "label"},
-      .infer = InferRegression,
-      .check = CheckRegression,
+      .infer = infer,
+      .check = check,
       .not_differentiable = kHeadGradient,
       .inplace = {{0, 0}},
   };
+}
+
+OpDef Regression(std::string name, std::string doc, const OpDef& (*grad)()) {
+  return Head<LinearRegressionOutputAttrs>(std::move(name), std::move(doc), InferRegression, CheckRegression, grad);
+}
+OpDef RegressionGrad(std::string name, std::string doc) {
+  return HeadGrad<LinearRegressionOutputAttrs>(std::move(name), std::move(doc), InferRegression, CheckRegression);
 }
 
 // (N, ...) classes of N samples
@@ -211,22 +218,22 @@ const OpDef& SumOverDevicesOp() {
 }
 
 const OpDef& LinearRegressionOutputOp() {
-  static const OpDef op =
+  static const OpDef op = rule::View(
       Regression("LinearRegressionOutput", "y = x; a loss head: dx = (x - label) grad_scale / (elements per sample).",
-                 LinearRegressionOutputGradOp, true);
+                 LinearRegressionOutputGradOp));
   return op;
 }
 const OpDef& LogisticRegressionOutputOp() {
   static const OpDef op =
       Regression("LogisticRegressionOutput",
                  "y = 1 / (1 + e^-x); a loss head: dx = (y - label) grad_scale / (elements per sample).",
-                 LinearRegressionOutputGradOp, false);
+                 LinearRegressionOutputGradOp);
   return op;
 }
 const OpDef& MAERegressionOutputOp() {
-  static const OpDef op =
+  static const OpDef op = rule::View(
       Regression("MAERegressionOutput", "y = x; a loss head: dx = sign(x - label) grad_scale / (elements per sample).",
-                 MAERegressionOutputGradOp, true);
+                 MAERegressionOutputGradOp));
   return op;
 }
 const OpDef& LinearRegressionOutputGradOp() {
@@ -241,44 +248,24 @@ const OpDef& MAERegressionOutputGradOp() {
 }
 
 const OpDef& SVMOutputOp() {
-  static const OpDef op = {
-      .name = "SVMOutput",
-      .doc =
-          "y = x; a loss head: of each class a hinge, max(0, margin - x) at the label, max(0, margin + x) elsewhere.",
-      .attrs_type = &AttrsOf<SVMOutputAttrs>(),
-      .inputs = {"data", "label"},
-      .infer = InferSVM,
-      .check = CheckSVM,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        if (!g.wants(0)) return {};
-        return {Apply(SVMOutputGradOp(), g.attrs<SVMOutputAttrs>(), {g.output(0), g.input(1)}), {}};
-      },
-      .is_loss = Always,
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
-      .zero_to_zero = true,
-  };
+  static const OpDef op = rule::View(Head<SVMOutputAttrs>(
+      "SVMOutput",
+      "y = x; a loss head: of each class a hinge, max(0, margin - x) at the label, max(0, margin + x) elsewhere.",
+      InferSVM, CheckSVM, SVMOutputGradOp));
   return op;
 }
 
 const OpDef& SVMOutputGradOp() {
-  static const OpDef op = {
-      .name = "SVMOutputGrad",
-      .doc =
-          "With h = max(0, margin - x) at the label, where s = -1, else max(0, margin + x), s = 1: dx = 2 s h "
-          "regularization, or s [h > 0] regularization with use_linear.",
-      .attrs_type = &AttrsOf<SVMOutputAttrs>(),
-      .inputs = {"output", "label"},
-      .infer = InferSVM,
-      .check = CheckSVM,
-      .not_differentiable = kHeadGradient,
-      .inplace = {{0, 0}},
-  };
+  static const OpDef op = HeadGrad<SVMOutputAttrs>(
+      "SVMOutputGrad",
+      "With h = max(0, margin - x) at the label, where s = -1, else max(0, margin + x), s = 1: dx = 2 s h "
+      "regularization, or s [h > 0] regularization with use_linear.",
+      InferSVM, CheckSVM);
   return op;
 }
 
 const OpDef& MakeLossOp() {
-  static const OpDef op = {
+  static const OpDef op = rule::View({
       .name = "MakeLoss",
       .doc = "y = x; a loss head: dx = grad_scale / divisor everywhere.",
       .attrs_type = &AttrsOf<MakeLossAttrs>(),
@@ -296,10 +283,7 @@ const OpDef& MakeLossOp() {
       },
       .is_loss = Always,
       .is_mean = [](const AnyAttrs& attrs) { return attrs.get<MakeLossAttrs>().normalization != Normalization::kNull; },
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
-      .zero_to_zero = true,
-  };
+  });
   return op;
 }
 
@@ -324,17 +308,14 @@ const OpDef& MakeLossGradOp() {
 }
 
 const OpDef& ScaleLossOp() {
-  static const OpDef op = {
+  static const OpDef op = rule::View({
       .name = "ScaleLoss",
       .doc = "y = x; the gradient is dy times the loss scale of the step.",
       .infer = rule::Like(0),
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         return {g.output_grad(0) * Apply(LossScaleOp(), {}, {})};
       },
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
-      .zero_to_zero = true,
-  };
+  });
   return op;
 }
 
@@ -343,8 +324,8 @@ const OpDef& LossScaleOp() {
       .name = "LossScale",
       .doc = "The loss scale of the step, in the element type of what it is combined with.",
       .inputs = {},
-      .infer = [](InferContext& c) { c.out(0).Set({}); },                            // of any type
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .infer = [](InferContext& c) { c.out(0).Set({}); },  // of any type
+      .gradient = rule::NoGradient,
       .reads_step = true,
   };
   return op;
@@ -365,17 +346,14 @@ Symbol ScaleLosses(const Symbol& symbol) {
 }
 
 const OpDef& BlockGradOp() {
-  static const OpDef op = {
+  static const OpDef op = rule::View({
       .name = "BlockGrad",
       .doc = "y = x; no gradient passes.",
       .infer = rule::Like(0),
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },
+      .gradient = rule::NoGradient,
       .is_loss = Always,  // as a head it asks for no head gradient
       .blocks_gradient = true,
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
-      .zero_to_zero = true,
-  };
+  });
   return op;
 }
 

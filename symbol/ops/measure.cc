@@ -11,20 +11,10 @@ using rule::Value;
 
 constexpr char kNoGradient[] = "it serves metrics and checks";
 
-// (data [, place]) -> output: data's shape without the axis, or with extent 1 there. Places may be of any type.
+// (data [, place]) -> output. Places may be of any type.
 void InferPlace(InferContext& c, int64_t along, bool keepdims) {
-  const Value data = c.in(0), output = c.out(0);
-  output.SetDType(DType::kInt64);
-  if (!data.shape()) return;
-  const int axis = rule::Axis(along, *data.shape());
-  output.Set(keepdims ? data.shape()->With(axis, 1) : data.shape()->Erase(axis));
-  if (c.num_inputs() > 1) rule::SameShape({c.in(1), output});
-  const int64_t extent = (*data.shape())[axis];
-  data.Set(keepdims ? output.shape()->With(axis, extent) : output.shape()->Insert(axis, extent));
-  if (data.Known() && (*data.shape())[axis] == 0 && output.shape()->Elements() != 0) {
-    Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
-  }
-  data.Carry(output, [&](int own) { return own == axis ? -1 : own - (!keepdims && axis < own); });
+  c.out(0).SetDType(DType::kInt64);
+  rule::InferAlongAxis(along, keepdims, c.in(0), c.num_inputs() > 1 ? c.in(1) : c.out(0), c.out(0));
 }
 
 OpDef Arg(std::string name, std::string doc) {
@@ -33,7 +23,7 @@ OpDef Arg(std::string name, std::string doc) {
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<ArgAttrs>(),
       .infer = [](InferContext& c) { InferPlace(c, c.attrs<ArgAttrs>().axis, c.attrs<ArgAttrs>().keepdims); },
-      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<ArgAttrs>().axis); },
+      .check = rule::CheckAxis<ArgAttrs>,
       .not_differentiable = kNoGradient,
   };
 }
@@ -72,7 +62,7 @@ const OpDef& RankOfOp() {
       .attrs_type = &AttrsOf<PlaceAttrs>(),
       .inputs = {"data", "place"},
       .infer = [](InferContext& c) { InferPlace(c, c.attrs<PlaceAttrs>().axis, false); },
-      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<PlaceAttrs>().axis); },
+      .check = rule::CheckAxis<PlaceAttrs>,
       .not_differentiable = kNoGradient,
   };
   return op;

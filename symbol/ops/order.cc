@@ -40,8 +40,6 @@ void InferScan(InferContext& c) {
   if (data.shape()) CarryBeside(data, c.out(0), rule::Axis(c.attrs<ScanAttrs>().axis, *data.shape()));
 }
 
-void CheckScan(const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<ScanAttrs>().axis); }
-
 void InferTrilu(InferContext& c) {
   rule::AllAlike(c);
   const Value data = c.in(0);
@@ -57,7 +55,7 @@ OpDef Scan(std::string name, std::string doc, Slots inputs) {
           .attrs_type = &AttrsOf<ScanAttrs>(),
           .inputs = std::move(inputs),
           .infer = InferScan,
-          .check = CheckScan};
+          .check = rule::CheckAxis<ScanAttrs>};
 }
 
 }  // namespace

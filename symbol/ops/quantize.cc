@@ -97,7 +97,7 @@ const OpDef& QuantizeLinearOp() {
               Throw<ModelError>("dtype must be int8, uint8, int16 or uint16, got {}", attrs.dtype);
             }
           },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant but for jumps
+      .gradient = rule::NoGradient,  // constant but for jumps
   };
   return op;
 }
@@ -109,7 +109,7 @@ const OpDef& DequantizeLinearOp() {
       .attrs_type = &AttrsOf<DequantizeAttrs>(),
       .inputs = {"quantized", "scale", Optional("zero_point", Unless(&DequantizeAttrs::no_zero_point))},
       .infer = InferDequantize,
-      .check = [](const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<DequantizeAttrs>().axis); },
+      .check = rule::CheckAxis<DequantizeAttrs>,
       .gradient = DequantizeGradient,
   };
   return op;

@@ -33,9 +33,6 @@ void InferDraw(InferContext& c) {
   if (!std::is_same_v<Attrs, RandomIntAttrs>) ExpectFloat(output.dtype());
 }
 
-// What is drawn does not follow from data.
-std::vector<Symbol> NoGradient(const GradientContext&) { return {}; }
-
 template <class Attrs>
 OpDef Draw(std::string name, std::string doc, void (*check)(const AnyAttrs&)) {
   doc += fmt::format(" In C++ {0}({{{{.shape = {{5}}}}}}, name), or of data's shape {0}Like(data, {{}}, name).", name);
@@ -45,7 +42,7 @@ OpDef Draw(std::string name, std::string doc, void (*check)(const AnyAttrs&)) {
           .inputs = {Optional("data", [](const AnyAttrs& any) { return IsLike(any.get<Attrs>()); })},
           .infer = InferDraw<Attrs>,
           .check = check,
-          .gradient = NoGradient,
+          .gradient = rule::NoGradient,
           .is_random = true};
 }
 
@@ -114,7 +111,7 @@ const OpDef& BernoulliOp() {
             rule::SameShape({c.in(0), c.out(0)});
             c.in(0).Carry(c.out(0));
           },
-      .gradient = NoGradient,
+      .gradient = rule::NoGradient,
       .is_random = true,
   };
   return op;
@@ -140,7 +137,7 @@ const OpDef& MultinomialOp() {
           },
       .check =
           [](const AnyAttrs& any) { rule::CheckAtLeast("sample_size", any.get<MultinomialAttrs>().sample_size, 0); },
-      .gradient = NoGradient,
+      .gradient = rule::NoGradient,
       .is_random = true,
   };
   return op;

@@ -164,22 +164,19 @@ void InferTranspose(InferContext& c) {
 }  // namespace
 
 const OpDef& IdentityOp() {
-  static const OpDef op = {
+  static const OpDef op = rule::View({
       .name = "Identity",
       .doc = "y = x.",
       .infer = rule::Like(0),
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; },  // dx = dy
       .numbers = rule::SameNumbers,
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
       .is_identity = [](const AnyAttrs&, const std::vector<Entry>&) { return true; },
-      .zero_to_zero = true,
-  };
+  });
   return op;
 }
 
 const OpDef& FlattenOp() {
-  static const OpDef op = {
+  static const OpDef op = rule::View({
       .name = "Flatten",
       .doc = "(N, ...) seen as (N, K).",
       .infer =
@@ -191,15 +188,12 @@ const OpDef& FlattenOp() {
           },
       .gradient = BackToShape,
       .numbers = rule::SameNumbers,
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
-      .zero_to_zero = true,
-  };
+  });
   return op;
 }
 
 const OpDef& ReshapeOp() {
-  static const OpDef op = {
+  static const OpDef op = rule::View({
       .name = "Reshape",
       .doc = "The elements in their order with another shape: 0 keeps an extent, -1 takes what remains.",
       .attrs_type = &AttrsOf<ReshapeAttrs>(),
@@ -207,10 +201,7 @@ const OpDef& ReshapeOp() {
       .check = CheckReshape,
       .gradient = BackToShape,
       .numbers = rule::SameNumbers,
-      .inplace = {{0, 0}},
-      .is_view = rule::AlwaysView,
-      .zero_to_zero = true,
-  };
+  });
   return op;
 }
 

@@ -92,6 +92,26 @@ void State(Value value) {
   value.SetDType(DType::kUInt8);
 }
 
+OpDef View(OpDef op) {
+  op.inplace = {{0, 0}};
+  op.is_view = [](const ViewContext&) { return true; };
+  op.zero_to_zero = true;
+  return op;
+}
+
+void InferAlongAxis(int64_t along, bool keepdims, Value data, Value place, Value output) {
+  if (!data.shape()) return;
+  const int axis = Axis(along, *data.shape());
+  output.Set(keepdims ? data.shape()->With(axis, 1) : data.shape()->Erase(axis));
+  SameShape({place, output});
+  const int64_t extent = (*data.shape())[axis];
+  data.Set(keepdims ? output.shape()->With(axis, extent) : output.shape()->Insert(axis, extent));
+  if (data.Known() && extent == 0 && output.shape()->Elements() != 0) {
+    Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
+  }
+  data.Carry(output, [&](int own) { return own == axis ? -1 : own - (!keepdims && axis < own); });
+}
+
 bool SameRank(Value a, Value b) {
   if (a.shape() && !b.shape()) b.Set(Unknown(a.shape()->rank()));
   if (b.shape() && !a.shape()) a.Set(Unknown(b.shape()->rank()));
@@ -193,6 +213,12 @@ int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch)
                       list.fixed[i], *batch);
   }
   return extent.value_or(kUnknownDim);
+}
+
+Shape ShapeAt(const ExtentList& list, std::optional<int64_t> batch) {
+  Shape shape = Unknown(static_cast<int>(list.size()));
+  for (int i = 0; i < shape.rank(); ++i) shape.Set(i, ExtentAt(list, i, batch));
+  return shape;
 }
 
 void CheckShapeAttr(const ExtentList& shape) {

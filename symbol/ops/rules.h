@@ -36,7 +36,10 @@ void Share(const Value& a, const Value& b, const Kept& kept) {
 // A by-product that only kernels can read: this shape and type are nominal, they give it an opaque format of the size
 // that they need.
 void State(Value value);
-inline bool AlwaysView(const ViewContext&) { return true; }
+// y = x, always a view.
+OpDef View(OpDef op);
+// The gradient of what does not follow from the inputs, or but in jumps.
+inline std::vector<Symbol> NoGradient(const GradientContext&) { return {}; }
 // Sums and statistics over data of this type: float64 for float64, else float32.
 DType StatisticsDType(DType data);
 
@@ -52,6 +55,10 @@ int64_t ProductFrom(const Shape& shape, int first);
 Shape FillFromProduct(Shape shape, int first, int64_t product);
 // Throws ShapeError unless the rank is `rank`; `axes` tells what they are: "(N, C, H, W)".
 void ExpectRank(const Shape& shape, int rank, const char* axes);
+
+// (data, place) -> output: data's shape without the axis, or with extent 1 there, which are places', too, where there
+// are such. ShapeError where places have nothing to point to. Samples along the axis are mixed.
+void InferAlongAxis(int64_t along, bool keepdims, Value data, Value place, Value output);
 
 // The rank of the one is the other's, if that is known: true if both are now.
 bool SameRank(Value a, Value b);
@@ -70,8 +77,9 @@ struct ExtentList {
 };
 // Extent i of a shape: kUnknownDim while it is not known. ShapeError if it is negative.
 int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch);
-void CheckExtentsAttr(const ExtentList& shape);  // ModelError: not a shape's extents
-void CheckShapeAttr(const ExtentList& shape);    // ModelError: more axes than a shape can have
+Shape ShapeAt(const ExtentList& list, std::optional<int64_t> batch);  // the same of all
+void CheckExtentsAttr(const ExtentList& shape);                       // ModelError: not a shape's extents
+void CheckShapeAttr(const ExtentList& shape);                         // ModelError: more axes than a shape can have
 std::vector<int64_t> FixedParts(const Extents& extents);
 std::vector<int64_t> BatchParts(const Extents& extents);
 // What gradients are made of: operators with such attributes.
@@ -84,7 +92,11 @@ Symbol Zeros(const Extents& shape, DType dtype);
 void CheckFinite(const char* field, double value);
 void CheckNotNegative(const char* field, double value);  // and finite
 void CheckAtLeast(const char* field, int64_t value, int64_t least);
-void CheckAxisAttr(const char* field, int64_t axis);                      // -8 to 7
+void CheckAxisAttr(const char* field, int64_t axis);  // -8 to 7
+template <OpAttrs A>
+void CheckAxis(const AnyAttrs& attrs) {
+  CheckAxisAttr("axis", attrs.get<A>().axis);
+}
 void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes);  // at most 8, each in range, none twice
 std::string ToString(const std::vector<int64_t>& list);                   // "(5, 5)"
 

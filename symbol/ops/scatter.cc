@@ -18,9 +18,7 @@ bool InferScattered(InferContext& c, Value data, Value updates, Value output) {
   rule::SameShape({data, output});
   if (attrs.shape.empty()) return false;
   const rule::ExtentList list{attrs.shape, attrs.batches};
-  Shape shape = rule::Unknown(static_cast<int>(list.size()));
-  for (int i = 0; i < shape.rank(); ++i) shape.Set(i, rule::ExtentAt(list, i, c.batch()));
-  output.Set(shape);
+  output.Set(rule::ShapeAt(list, c.batch()));
   if (list.FirstFollowing() < 0) return false;
   c.PlaceBatch(0, list.FirstFollowing());
   return true;

@@ -8,33 +8,35 @@ namespace {
 
 using rule::Value;
 
-// Along the axis of the steps samples are mixed.
-void InferLengths(const SequenceAttrs& attrs, Value data, Value lengths, Value output) {
+// No axes as long as the shape of data is not known.
+std::optional<SequenceAxes> InferLengths(const SequenceAttrs& attrs, Value data, Value lengths) {
   lengths.Set(rule::Unknown(1));
-  if (!data.shape()) return;
+  if (!data.shape()) return std::nullopt;
   const SequenceAxes axes = AxesOf(attrs, *data.shape());
   lengths.Set({(*data.shape())[axes.samples]});
   data.Set(data.shape()->With(axes.samples, (*lengths.shape())[0]));
-  lengths.Carry(output, [&](int) { return axes.samples; });
-  data.Carry(output, [&](int axis) { return axis == axes.steps ? -1 : axis; });
+  return axes;
 }
 
+// Along the axis of the steps samples are mixed.
 template <class Attrs>
 void InferSteps(InferContext& c) {
-  rule::Same({c.in(0), c.out(0)});
-  InferLengths(c.attrs<Attrs>(), c.in(0), c.in(1), c.out(0));
-  rule::SameShape({c.in(0), c.out(0)});
+  const Value data = c.in(0), lengths = c.in(1), output = c.out(0);
+  rule::Same({data, output});
+  if (const auto axes = InferLengths(c.attrs<Attrs>(), data, lengths)) {
+    lengths.Carry(output, [&](int) { return axes->samples; });
+    data.Carry(output, [&](int axis) { return axis == axes->steps ? -1 : axis; });
+  }
+  rule::SameShape({data, output});
 }
 
 // The value without steps is that of one step.
 void InferLast(const SequenceAttrs& attrs, Value data, Value lengths, Value last) {
   rule::SameDType({data, last});
-  lengths.Set(rule::Unknown(1));
-  if (!data.shape()) return;
-  const SequenceAxes axes = AxesOf(attrs, *data.shape());
+  const std::optional<SequenceAxes> known = InferLengths(attrs, data, lengths);
+  if (!known) return;
+  const SequenceAxes axes = *known;
   const int64_t steps = (*data.shape())[axes.steps];
-  lengths.Set({(*data.shape())[axes.samples]});
-  data.Set(data.shape()->With(axes.samples, (*lengths.shape())[0]));
   last.Set(data.shape()->Erase(axes.steps));
   data.Set(last.shape()->Insert(axes.steps, steps));
   if (data.Known() && steps == 0 && last.shape()->Elements() != 0) {
@@ -116,9 +118,7 @@ const OpDef& SequenceLastGradOp() {
           [](InferContext& c) {
             const auto& attrs = c.attrs<SequenceLastGradAttrs>();
             const rule::ExtentList list{attrs.shape, attrs.batches};
-            Shape shape = rule::Unknown(static_cast<int>(list.size()));
-            for (int i = 0; i < shape.rank(); ++i) shape.Set(i, rule::ExtentAt(list, i, c.batch()));
-            c.out(0).Set(shape);
+            c.out(0).Set(rule::ShapeAt(list, c.batch()));
             InferLast(attrs, c.out(0), c.in(1), c.in(0));
             if (list.FirstFollowing() >= 0) c.PlaceBatch(0, list.FirstFollowing());
           },

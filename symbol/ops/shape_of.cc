@@ -301,7 +301,7 @@ const OpDef& ShapeArrayOp() {
       .doc = "The extents of data.",
       .attrs_type = &AttrsOf<ShapeArrayAttrs>(),
       .infer = InferShapeArray,
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant
+      .gradient = rule::NoGradient,  // constant
       .numbers = ShapeArrayNumbers,
   };
   return op;
@@ -316,7 +316,7 @@ const OpDef& SizeArrayOp() {
             c.out(0).SetDType(DType::kInt64);
             c.out(0).Set({});
           },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant
+      .gradient = rule::NoGradient,  // constant
       .numbers = SizeArrayNumbers,
   };
   return op;
@@ -334,7 +334,7 @@ const OpDef& RangeOp() {
             c.out(0).Set({CountOf(c.attrs<RangeAttrs>())});
           },
       .check = CheckRange,
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .gradient = rule::NoGradient,  // no inputs
       .numbers = RangeNumbers,
   };
   return op;

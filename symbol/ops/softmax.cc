@@ -48,7 +48,6 @@ void InferSoftmaxOfFloats(InferContext& c) {
   InferSoftmax<LogSoftmaxAttrs>(c);
   rule::ExpectFloat(c.out(0));
 }
-void CheckAxis(const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<LogSoftmaxAttrs>().axis); }
 
 // dx = dy - e^y sum_j dy_j. With g the gradient of dx:
 //   d/d dy = g - sum_j g_j e^y_j;   d/d y = -g e^y sum_j dy_j
@@ -76,7 +75,7 @@ const OpDef& LogSoftmaxOp() {
       .doc = "y_i = x_i - log sum_j exp(x_j) along one axis.",
       .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
       .infer = InferSoftmaxOfFloats,
-      .check = CheckAxis,
+      .check = rule::CheckAxis<LogSoftmaxAttrs>,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy - e^y sum_j dy_j. Only y is kept.
         return {LogSoftmaxGrad(g.output_grad(0), g.output(0), g.attrs<LogSoftmaxAttrs>())};
@@ -93,7 +92,7 @@ const OpDef& LogSoftmaxGradOp() {
       .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
       .inputs = {"output_grad", "output"},
       .infer = InferSoftmaxOfFloats,
-      .check = CheckAxis,
+      .check = rule::CheckAxis<LogSoftmaxAttrs>,
       .gradient = LogSoftmaxGradGradient,
       .inplace = {{0, 0}, {1, 0}},
       .zero_to_zero = true,
@@ -107,8 +106,8 @@ const OpDef& HardmaxOp() {
       .doc = "1 at the first of the largest elements along one axis, else 0.",
       .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
       .infer = InferSoftmaxOfFloats,
-      .check = CheckAxis,
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // piecewise constant
+      .check = rule::CheckAxis<LogSoftmaxAttrs>,
+      .gradient = rule::NoGradient,  // piecewise constant
   };
   return op;
 }

@@ -21,8 +21,7 @@ void InferToShape(InferContext& c, bool broadcasts) {
   const rule::ExtentList list{shape, batches};
   const rule::Value data = c.in(0), output = c.out(0);
   rule::SameDType({data, output});
-  Shape target = rule::Unknown(static_cast<int>(shape.size()));
-  for (int i = 0; i < target.rank(); ++i) target.Set(i, rule::ExtentAt(list, i, c.batch()));
+  const Shape target = rule::ShapeAt(list, c.batch());
   output.Set(target);
   if (!data.shape()) return;
   if (broadcasts && !rule::StretchesTo(*data.shape(), target)) {

@@ -231,30 +231,29 @@ MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
   });
 }
 
-// The maker for the data's type: theirs is the type of input 0.
-template <KernelMaker kFloat, KernelMaker kDouble, KernelMaker kBFloat16, KernelMaker kFloat16>
+// kMake.operator()<T, E>(spec) for the data's type, which is that of input 0.
+template <auto kMake>
 MaybeKernel OfFloats(const KernelSpec& spec) {
   switch (spec.inputs[0].dtype) {
-    case DType::kBFloat16: return kBFloat16(spec);
-    case DType::kFloat16: return kFloat16(spec);
-    default: return OfReals<kFloat, kDouble>(spec);
+    case DType::kFloat32: return kMake.template operator()<float, float>(spec);
+    case DType::kFloat64: return kMake.template operator()<double, double>(spec);
+    case DType::kBFloat16: return kMake.template operator()<float, bfloat16>(spec);
+    case DType::kFloat16: return kMake.template operator()<float, float16>(spec);
+    default: return std::nullopt;
   }
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"BatchNorm", OfFloats<MakeNormalize<float, float, false>, MakeNormalize<double, double, false>,
-                           MakeNormalize<float, bfloat16, false>, MakeNormalize<float, float16, false>>},
-    {"BatchNormNormalize", OfFloats<MakeNormalize<float, float, true>, MakeNormalize<double, double, true>,
-                                    MakeNormalize<float, bfloat16, true>, MakeNormalize<float, float16, true>>},
-    {"BatchNormGrad", OfFloats<MakeBatchNormGrad<float, float>, MakeBatchNormGrad<double, double>,
-                               MakeBatchNormGrad<float, bfloat16>, MakeBatchNormGrad<float, float16>>},
+    {"BatchNorm", OfFloats<[]<class T, class E>(const KernelSpec& s) { return MakeNormalize<T, E, false>(s); }>},
+    {"BatchNormNormalize",
+     OfFloats<[]<class T, class E>(const KernelSpec& s) { return MakeNormalize<T, E, true>(s); }>},
+    {"BatchNormGrad", OfFloats<[]<class T, class E>(const KernelSpec& s) { return MakeBatchNormGrad<T, E>(s); }>},
     {"BatchNormStatistics",
-     OfFloats<MakeBatchNormStatistics<float, float>, MakeBatchNormStatistics<double, double>,
-              MakeBatchNormStatistics<float, bfloat16>, MakeBatchNormStatistics<float, float16>>},
-    {"BatchNormGradSums", OfFloats<MakeBatchNormGradSums<float, float>, MakeBatchNormGradSums<double, double>,
-                                   MakeBatchNormGradSums<float, bfloat16>, MakeBatchNormGradSums<float, float16>>},
-    {"BatchNormGradInput", OfFloats<MakeBatchNormGradInput<float, float>, MakeBatchNormGradInput<double, double>,
-                                    MakeBatchNormGradInput<float, bfloat16>, MakeBatchNormGradInput<float, float16>>},
+     OfFloats<[]<class T, class E>(const KernelSpec& s) { return MakeBatchNormStatistics<T, E>(s); }>},
+    {"BatchNormGradSums",
+     OfFloats<[]<class T, class E>(const KernelSpec& s) { return MakeBatchNormGradSums<T, E>(s); }>},
+    {"BatchNormGradInput",
+     OfFloats<[]<class T, class E>(const KernelSpec& s) { return MakeBatchNormGradInput<T, E>(s); }>},
     {"MergeStatistics", OfReals<MakeMergeStatistics<float>, MakeMergeStatistics<double>>},
     {"BatchStatistics", OfReals<MakeBatchStatistics<float>, MakeBatchStatistics<double>>},
     {"MoveStatistics", OfReals<MakeMoveStatistics<float>, MakeMoveStatistics<double>>},

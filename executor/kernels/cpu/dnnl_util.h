@@ -55,8 +55,6 @@ struct DnnlArgument {
   Format format = {};  // of that input or output
 };
 
-// 'Convolution "conv1"'
-
 // Makes it the kernel that runs a primitive: named, with formats and scratch memory, and bound. `who` names operator
 // and node in errors; when it runs and oneDNN fails it throws DeviceError.
 Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive, const char* info,

@@ -15,11 +15,13 @@ namespace bindery::cuda {
 struct Source {
   const void* data = nullptr;
   DType dtype = {};
+  void Addresses(const auto& visit) { visit(data); }
 };
 // A tensor that is written; null: nobody reads it.
 struct Target {
   void* data = nullptr;
   DType dtype = {};
+  void Addresses(const auto& visit) { visit(data); }
 };
 
 // Division by a number that is known when a program is compiled: by a product, where the dividend fits 31 bits.

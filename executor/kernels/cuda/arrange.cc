@@ -70,10 +70,8 @@ MaybeKernel MakeQuantize(const KernelSpec& spec) {
                     .n = spec.outputs[0].shape.Elements(),
                     .channels = view.channels,
                     .inner = view.inner};
-  return OwnKernel(spec, [args, inputs = spec.inputs.size()](Launches& launches) mutable {
-    args.in = launches.in(0);
-    args.scale = launches.in(1);
-    if (inputs > 2) args.zero = launches.in(2);
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    launches.Read({&args.in, &args.scale, &args.zero});
     args.out = launches.out(0);
     launches.Add(args, args.n);
   });
@@ -117,8 +115,7 @@ MaybeKernel MakeGridSample(const KernelSpec& spec) {
   const ValueType &data = spec.inputs[0], &output = spec.outputs[0];
   GridArgs args = SampledGrid(GridPart::kSample, spec.attributes<GridSampleAttrs>(), data, output);
   return OwnKernel(spec, [args, n = output.shape.Elements()](Launches& launches) mutable {
-    args.data = launches.in(0);
-    args.grid = launches.in(1);
+    launches.Read({&args.data, &args.grid});
     args.out = launches.out(0);
     launches.Add(args, n);
   });
@@ -130,8 +127,7 @@ MaybeKernel MakeGridSampleGradData(const KernelSpec& spec) {
   const DType sums = ValueOf(data.dtype);
   const int64_t n = data.shape.Elements(), rows = n / std::max<int64_t>(1, data.shape[-1]);
   Kernel kernel = OwnKernel(spec, [=](Launches& launches) mutable {
-    args.dy = launches.in(0);
-    args.grid = launches.in(1);
+    launches.Read({&args.dy, &args.grid});
     args.out = sums == data.dtype ? launches.out(0) : Target{launches.scratch(), sums};
     launches.Add(args, rows);
     if (sums != data.dtype) launches.Cast({args.out.data, sums}, launches.out(0), n);
@@ -144,9 +140,7 @@ MaybeKernel MakeGridSampleGradGrid(const KernelSpec& spec) {
   const ValueType &output = spec.inputs[0], &data = spec.inputs[1];
   GridArgs args = SampledGrid(GridPart::kGradGrid, spec.attributes<GridSampleAttrs>(), data, output);
   return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.dy = launches.in(0);
-    args.data = launches.in(1);
-    args.grid = launches.in(2);
+    launches.Read({&args.dy, &args.data, &args.grid});
     args.out = launches.out(0);
     launches.Add(args, args.samples * args.places);
   });

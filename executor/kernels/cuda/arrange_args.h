@@ -26,12 +26,7 @@ struct ArrangeArgs {
   Source lengths = {};
   void* out = nullptr;
   FaultRing faults = {};
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(lengths.data);
-    visit(out);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, lengths, out, faults); }
 };
 
 // Of (outer, channels, inner) with a scale for each channel: to integers or back.
@@ -42,10 +37,7 @@ struct QuantizeArgs {
   int64_t n = 0, channels = 1, inner = 1;
   Source in = {}, scale = {}, zero = {};
   Target out = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&in, &scale, &zero}) visit(source->data);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, scale, zero, out); }
 };
 
 // ResampleOp on (outer, axis, inner) -> (outer, count, inner).
@@ -59,13 +51,7 @@ struct ResampleArgs {
   const double* weights = nullptr;  // null: 1
   Source in = {};
   Target out = {};
-  void Addresses(const auto& visit) {
-    visit(starts);
-    visit(indices);
-    visit(weights);
-    visit(in.data);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, starts, indices, weights, in, out); }
 };
 
 // GridSampleOp and its gradients, of data (samples, channels, plane), a grid (samples, places, space) and an output
@@ -81,10 +67,7 @@ struct GridArgs {
   SampledAxis axes[3] = {};
   Source data = {}, grid = {}, dy = {};
   Target out = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&data, &grid, &dy}) visit(source->data);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, data, grid, dy, out); }
 };
 
 using ArrangeImage = std::tuple<ArrangeArgs, QuantizeArgs, ResampleArgs, GridArgs>;

@@ -47,14 +47,9 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
   const int64_t rows = spec.outputs[1].shape.Elements();
   args.rows = RowsOf(rows, args.shape.keys + args.shape.width);
   const std::optional<PlainAttention> plain = PlainAttentionOf(args.shape, spec.inputs[0].shape[0], dtype);
-  const auto add = [args, plain, dtype, masked = attrs.masked](Launches& launches) mutable {
-    args.query = launches.in(0);
-    args.key = launches.in(1);
-    args.value = launches.in(2);
-    if (masked) args.shape.mask = launches.in(3);
-    args.out = launches.out(0);
-    args.maximum = launches.out(1);
-    args.log_sum = launches.out(2);
+  const auto add = [args, plain, dtype](Launches& launches) mutable {
+    launches.Read({&args.query, &args.key, &args.value, &args.shape.mask});
+    launches.Write({&args.out, &args.maximum, &args.log_sum});
     if (plain && AddLibraryAttention(launches, *plain, args)) return;
     args.products = args.parts = {launches.scratch(), ValueOf(dtype)};
     launches.AddRows(args);
@@ -76,20 +71,10 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   args.rows = RowsOf(queries, s.keys + s.width);
   const Rows keys = RowsOf(samples * s.kv_heads * s.keys, s.depth + s.width);
   const std::optional<PlainAttention> plain = PlainAttentionOf(s, samples, dtype);
-  const auto add = [=, masked = attrs.masked, mask_grad = attrs.mask_grad](Launches& launches) mutable {
-    args.dy = launches.in(0);
-    args.query = launches.in(1);
-    args.key = launches.in(2);
-    args.value = launches.in(3);
-    if (masked) args.shape.mask = launches.in(4);
-    const int output = masked ? 5 : 4;
-    args.output = launches.in(output);
-    args.maximum = launches.in(output + 1);
-    args.log_sum = launches.in(output + 2);
-    args.dq = launches.out(0);
-    args.dk = launches.out(1);
-    args.dv = launches.out(2);
-    if (mask_grad) args.dmask = launches.out(3);
+  const auto add = [=](Launches& launches) mutable {
+    launches.Read(
+        {&args.dy, &args.query, &args.key, &args.value, &args.shape.mask, &args.output, &args.maximum, &args.log_sum});
+    launches.Write({&args.dq, &args.dk, &args.dv, &args.dmask});
     if (plain && AddLibraryAttention(launches, *plain, args)) return;
     args.parts = {launches.scratch(), ValueOf(dtype)};
     args.slopes = {launches.scratch(bytes), ValueOf(dtype)};

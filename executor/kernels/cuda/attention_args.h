@@ -35,8 +35,7 @@ struct AttentionArgs {
   Target out = {}, maximum = {}, log_sum = {};
   Target products = {}, parts = {};
   void Addresses(const auto& visit) {
-    for (Source* source : {&query, &key, &value, &shape.mask}) visit(source->data);
-    for (Target* target : {&out, &maximum, &log_sum, &products, &parts}) visit(target->data);
+    VisitIn(visit, query, key, value, shape.mask, out, maximum, log_sum, products, parts);
   }
 };
 
@@ -56,11 +55,8 @@ struct AttentionGradArgs {
   Source products = {}, value_products = {};
   Target parts = {}, slopes = {};
   void Addresses(const auto& visit) {
-    for (Source* source :
-         {&dy, &query, &key, &value, &output, &maximum, &log_sum, &shape.mask, &products, &value_products}) {
-      visit(source->data);
-    }
-    for (Target* target : {&dq, &dk, &dv, &dmask, &parts, &slopes}) visit(target->data);
+    VisitIn(visit, dy, query, key, value, output, maximum, log_sum, shape.mask, products, value_products, dq, dk, dv,
+            dmask, parts, slopes);
   }
 };
 

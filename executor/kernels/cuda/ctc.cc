@@ -23,20 +23,18 @@ MaybeKernel MakeCTC(const KernelSpec& spec) {
                .zero_infinity = attrs.zero_infinity};
   const int64_t sums =
       RoundUp(args.samples * args.sums_of_sample(kGradient) * static_cast<int64_t>(sizeof(double)), 64);
-  Kernel kernel = OwnKernel(
-      spec, [args, sums, use_data = attrs.use_data_lengths, use_label = attrs.use_label_lengths](Launches& l) mutable {
-        size_t next = 0;
-        if (kGradient) args.dy = l.in(next++);
-        args.data = l.in(next++);
-        args.label = l.in(next++);
-        if (use_data) args.data_lengths = l.in(next++);
-        if (use_label) args.label_lengths = l.in(next++);
-        args.out = l.out(0);
-        args.sums = reinterpret_cast<double*>(l.scratch());
-        args.states = reinterpret_cast<int32_t*>(l.scratch(sums));
-        args.faults = l.faults();
-        l.AddBlocks(args, args.samples);
-      });
+  Kernel kernel = OwnKernel(spec, [args, sums](Launches& launches) mutable {
+    if (kGradient) {
+      launches.Read({&args.dy, &args.data, &args.label, &args.data_lengths, &args.label_lengths});
+    } else {
+      launches.Read({&args.data, &args.label, &args.data_lengths, &args.label_lengths});
+    }
+    args.out = launches.out(0);
+    args.sums = reinterpret_cast<double*>(launches.scratch());
+    args.states = reinterpret_cast<int32_t*>(launches.scratch(sums));
+    args.faults = launches.faults();
+    launches.AddBlocks(args, args.samples);
+  });
   kernel.scratch_bytes = sums + args.samples * args.states_of_sample() * static_cast<int64_t>(sizeof(int32_t));
   return kernel;
 }

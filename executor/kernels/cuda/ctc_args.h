@@ -25,11 +25,7 @@ struct CTCArgs {
   int32_t* states = nullptr;
   FaultRing faults = {};
   void Addresses(const auto& visit) {
-    for (Source* source : {&dy, &data, &label, &data_lengths, &label_lengths}) visit(source->data);
-    visit(out.data);
-    visit(sums);
-    visit(states);
-    faults.Addresses(visit);
+    VisitIn(visit, dy, data, label, data_lengths, label_lengths, out, sums, states, faults);
   }
   constexpr int64_t max_states() const { return 2 * labels + 1; }  // blank, label, blank ... blank
   constexpr int64_t sums_of_sample(bool gradient) const { return steps + (gradient ? steps + 2 : 2) * max_states(); }

@@ -44,10 +44,7 @@ struct MapArgs {
   Strides strides[kMaxInputs] = {};
   Target out = {};
   double a = 0, b = 0;
-  void Addresses(const auto& visit) {
-    for (Source& source : in) visit(source.data);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
 };
 
 // out = condition ? a : b, of units: bits are moved, whatever they are.
@@ -60,12 +57,7 @@ struct WhereArgs {
   const void* in[2] = {};
   Strides strides[3] = {};  // of the condition, and of `in`
   void* out = nullptr;
-  void Addresses(const auto& visit) {
-    visit(condition);
-    visit(in[0]);
-    visit(in[1]);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, condition, in, out); }
 };
 
 using ElementwiseImage = std::tuple<MapArgs, WhereArgs>;

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/backend.h"
+#include "executor/kernels/rules.h"
 
 namespace bindery::cuda {
 namespace {
@@ -73,6 +74,20 @@ const void* Launches::Constant(const void* values, int64_t bytes) {
 
 Source Launches::in(size_t i) const { return {args_.inputs[i], spec_->inputs[i].dtype}; }
 Target Launches::out(size_t o) const { return {args_.outputs[o], spec_->outputs[o].dtype}; }
+
+void Launches::Read(std::initializer_list<Source*> inputs) const {
+  const std::vector<int> places = PlacesIn(spec_->op->inputs, spec_->attrs);
+  for (size_t slot = 0; slot < std::min(inputs.size(), places.size()); ++slot) {
+    if (places[slot] >= 0) *inputs.begin()[slot] = in(static_cast<size_t>(places[slot]));
+  }
+}
+
+void Launches::Write(std::initializer_list<Target*> outputs) const {
+  const std::vector<int> places = PlacesIn(spec_->op->outputs, spec_->attrs);
+  for (size_t slot = 0; slot < std::min(outputs.size(), places.size()); ++slot) {
+    if (places[slot] >= 0) *outputs.begin()[slot] = out(static_cast<size_t>(places[slot]));
+  }
+}
 
 // The block is the host's to write, but for this.
 FaultRing Launches::faults() const {

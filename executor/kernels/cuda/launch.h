@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -69,6 +70,9 @@ class Launches {
 
   Source in(size_t i) const;
   Target out(size_t o) const;  // null if nobody reads it
+  // Of the operator's slots, in their order, those that the node has; the others' are left as they are.
+  void Read(std::initializer_list<Source*> inputs) const;
+  void Write(std::initializer_list<Target*> outputs) const;
   char* scratch(int64_t offset = 0) const { return static_cast<char*>(args_.scratch) + offset; }
   const StepBlock* step() const { return args_.step; }
   CudaStream& stream() const { return stream_; }

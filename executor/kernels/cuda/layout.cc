@@ -142,7 +142,12 @@ MaybeKernel MakeRange(const KernelSpec& spec) {
 
 // ---- by index ----
 
-Indexing ByRows(const TakeAttrs& attrs, bool tuples, const Shape& data, const Shape& indices, int64_t* updates) {
+struct Indexed {
+  Indexing at;
+  int64_t updates;
+};
+
+Indexed ByRows(const TakeAttrs& attrs, bool tuples, const Shape& data, const Shape& indices) {
   const TakenRows rows = bindery::RowsOf(attrs, tuples, data, indices);
   Indexing at{.mode = static_cast<int32_t>(attrs.mode), .padding = attrs.padding};
   at.outer = rows.outer;
@@ -151,19 +156,17 @@ Indexing ByRows(const TakeAttrs& attrs, bool tuples, const Shape& data, const Sh
   at.run = rows.inner;
   at.k = static_cast<int32_t>(rows.extents.size());
   std::ranges::copy(rows.extents, at.extents);
-  *updates = rows.batches * rows.outer * rows.count;
-  return at;
+  return {at, rows.batches * rows.outer * rows.count};
 }
 
-Indexing ByElements(const Shape& data, const Shape& indices, int64_t along, IndexMode mode, int64_t* updates) {
+Indexed ByElements(const Shape& data, const Shape& indices, int64_t along, IndexMode mode) {
   const int axis = data.Axis(static_cast<int>(along));
   Indexing at{.mode = static_cast<int32_t>(mode), .by_elements = 1, .padding = kNoIndex};
   at.grid = GridOf(indices);
   at.others = PlainStrides(data);
   at.axis_extent = data[axis];
   at.axis_stride = std::exchange(at.others.of[axis], 0);
-  *updates = indices.Elements();
-  return at;
+  return {at, indices.Elements()};
 }
 
 // Of indices that must name something.
@@ -172,11 +175,11 @@ FaultRing FaultsOf(const Launches& launches, const Indexing& at) {
 }
 
 // (data, indices) at these inputs -> what is taken
-Kernel Gather(const KernelSpec& spec, const Indexing& at, int64_t updates, size_t data = 0, size_t indices = 1) {
+Kernel Gather(const KernelSpec& spec, const Indexed& indexed, size_t data = 0, size_t indices = 1) {
   const DType dtype = spec.outputs[0].dtype;
-  GatherArgs args{.unit = static_cast<int32_t>(SizeOf(dtype)), .at = at, .n = updates};
+  GatherArgs args{.unit = static_cast<int32_t>(SizeOf(dtype)), .at = indexed.at, .n = indexed.updates};
   if (IsFloat(dtype)) {
-    uint64_t* const to = static_cast<IndexMode>(at.mode) == IndexMode::kSkip ? &args.nothing : &args.fault;
+    uint64_t* const to = static_cast<IndexMode>(args.at.mode) == IndexMode::kSkip ? &args.nothing : &args.fault;
     std::memcpy(to, HostTensor::Full(dtype, {}, NAN).raw(), static_cast<size_t>(SizeOf(dtype)));
   }
   return OwnKernel(spec, [=](Launches& launches) mutable {
@@ -189,7 +192,8 @@ Kernel Gather(const KernelSpec& spec, const Indexing& at, int64_t updates, size_
 }
 
 // ([data,] indices, updates) -> data with the updates. Sums of 16-bit floats are taken in float.
-Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
+Kernel Scatter(const KernelSpec& spec, const Indexed& indexed) {
+  const auto& [at, updates] = indexed;
   const ValueType out = spec.outputs[0];
   const int64_t n = out.shape.Elements();
   const auto reduction = spec.attributes<ScatterAttrs>().reduction;
@@ -228,54 +232,42 @@ Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
 
 template <bool kTuples>
 MaybeKernel MakeTake(const KernelSpec& spec) {
-  int64_t n = 0;
-  const Indexing at = ByRows(spec.attributes<TakeAttrs>(), kTuples, spec.inputs[0].shape, spec.inputs[1].shape, &n);
-  return Gather(spec, at, n);
+  return Gather(spec, ByRows(spec.attributes<TakeAttrs>(), kTuples, spec.inputs[0].shape, spec.inputs[1].shape));
 }
 
 MaybeKernel MakeEmbedding(const KernelSpec& spec) {
-  int64_t n = 0;
-  const Indexing at =
-      ByRows({.mode = spec.attributes<EmbeddingAttrs>().mode}, false, spec.inputs[1].shape, spec.inputs[0].shape, &n);
-  return Gather(spec, at, n, 1, 0);
+  const TakeAttrs take{.mode = spec.attributes<EmbeddingAttrs>().mode};
+  return Gather(spec, ByRows(take, false, spec.inputs[1].shape, spec.inputs[0].shape), 1, 0);
 }
 
 MaybeKernel MakeGatherElements(const KernelSpec& spec) {
   const auto& [axis, mode] = spec.attributes<GatherElementsAttrs>();
-  int64_t n = 0;
-  const Indexing at = ByElements(spec.inputs[0].shape, spec.inputs[1].shape, axis, mode, &n);
-  return Gather(spec, at, n);
+  return Gather(spec, ByElements(spec.inputs[0].shape, spec.inputs[1].shape, axis, mode));
 }
 
 MaybeKernel MakePick(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<PickAttrs>();
   const Shape& data = spec.inputs[0].shape;
-  int64_t n = 0;
-  const Indexing at =
-      ByElements(data, data.With(data.Axis(static_cast<int>(attrs.axis)), 1), attrs.axis, attrs.mode, &n);
-  return Gather(spec, at, n);
+  const Shape places = data.With(data.Axis(static_cast<int>(attrs.axis)), 1);
+  return Gather(spec, ByElements(data, places, attrs.axis, attrs.mode));
 }
 
 MaybeKernel MakeScatterND(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ScatterAttrs>();
-  int64_t n = 0;
-  const Indexing at = ByRows({attrs.axis, attrs.batch_dims, attrs.mode, attrs.padding}, true, spec.outputs[0].shape,
-                             spec.inputs[spec.inputs.size() - 2].shape, &n);
-  return Scatter(spec, at, n);
+  const TakeAttrs take{attrs.axis, attrs.batch_dims, attrs.mode, attrs.padding};
+  return Scatter(spec, ByRows(take, true, spec.outputs[0].shape, spec.inputs[spec.inputs.size() - 2].shape));
 }
 
 MaybeKernel MakeScatterElements(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ScatterAttrs>();
-  int64_t n = 0;
-  const Indexing at = ByElements(spec.outputs[0].shape, spec.inputs.back().shape, attrs.axis, attrs.mode, &n);
-  return Scatter(spec, at, n);
+  return Scatter(spec, ByElements(spec.outputs[0].shape, spec.inputs.back().shape, attrs.axis, attrs.mode));
 }
 
 MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RowNumbersAttrs>();
-  RowNumbersArgs args;
-  args.at =
-      ByRows({.mode = attrs.mode, .padding = attrs.padding}, false, {attrs.extent}, spec.outputs[0].shape, &args.n);
+  const TakeAttrs take{.mode = attrs.mode, .padding = attrs.padding};
+  const auto [at, n] = ByRows(take, false, {attrs.extent}, spec.outputs[0].shape);
+  RowNumbersArgs args{.at = at, .n = n};
   return OwnKernel(spec, [args](Launches& launches) mutable {
     args.at.indices = launches.in(0);
     args.out = static_cast<int64_t*>(launches.out(0).data);

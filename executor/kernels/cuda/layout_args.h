@@ -18,10 +18,7 @@ struct MoveArgs {
   const void* in = nullptr;
   void* out = nullptr;
   Strides from = {}, to = {};
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
 };
 
 // The same where one axis follows itself in `in` and another in `out`: out[column + row out_stride] =
@@ -37,10 +34,7 @@ struct TransposeArgs {
   const void* in = nullptr;
   void* out = nullptr;
   Strides from = {}, to = {};
-  void Addresses(const auto& visit) {
-    visit(in);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
   constexpr int64_t down() const { return (rows + kTile - 1) / kTile; }
   constexpr int64_t across() const { return (columns + kTile - 1) / kTile; }
   constexpr int64_t tiles() const { return grid.n * down() * across(); }
@@ -53,7 +47,7 @@ struct RangeArgs {
   Target out = {};
   int64_t n = 0;
   double begin = 0, step = 0;
-  void Addresses(const auto& visit) { visit(out.data); }
+  void Addresses(const auto& visit) { VisitIn(visit, out); }
 };
 
 // How an index finds its place (symbol/ops/indexing.h): what lies in data, by rows, named by `k` indices each, or by
@@ -83,12 +77,7 @@ struct GatherArgs {
   void* out = nullptr;
   uint64_t nothing = 0, fault = 0;  // bits: of what is taken nowhere, and for an index that names nothing
   FaultRing faults = {};
-  void Addresses(const auto& visit) {
-    visit(at.indices.data);
-    visit(in);
-    visit(out);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, at.indices, in, out, faults); }
 };
 
 // data at the places of the indices = joined with the updates (updates, run), in their order: each block has places of
@@ -107,14 +96,7 @@ struct ScatterArgs {
   int64_t* places = nullptr;  // of updates; -1: nowhere
   int32_t* order = nullptr;   // of the updates by their places
   FaultRing faults = {};
-  void Addresses(const auto& visit) {
-    visit(at.indices.data);
-    visit(updates.data);
-    visit(out.data);
-    visit(places);
-    visit(order);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, at.indices, updates, out, places, order, faults); }
 };
 
 // out[i] = the place of index i; -1: none.
@@ -125,11 +107,7 @@ struct RowNumbersArgs {
   int64_t n = 0;
   int64_t* out = nullptr;
   FaultRing faults = {};
-  void Addresses(const auto& visit) {
-    visit(at.indices.data);
-    visit(out);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, at.indices, out, faults); }
 };
 
 // (outer, axis, inner): on at the index, else off.
@@ -141,10 +119,7 @@ struct OneHotArgs {
   int64_t n = 0, axis = 1, inner = 1;
   double on = 1, off = 0;
   int32_t from_end = 0;
-  void Addresses(const auto& visit) {
-    visit(indices.data);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, indices, out); }
 };
 
 using LayoutImage = std::tuple<MoveArgs, TransposeArgs, RangeArgs, GatherArgs, ScatterArgs, RowNumbersArgs, OneHotArgs>;

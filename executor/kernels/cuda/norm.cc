@@ -1,5 +1,5 @@
 // Normalisations.
-#include <functional>
+#include <vector>
 
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
@@ -23,13 +23,9 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
                      .center = attrs.center,
                      .sum = attrs.sum,
                      .eps = attrs.eps};
-  return OwnKernel(spec, [args, scale = attrs.scale, shift = attrs.shift](Launches& launches) mutable {
-    args.x = launches.in(0);
-    if (scale) args.gamma = launches.in(1);
-    if (shift) args.beta = launches.in(scale ? 2 : 1);
-    args.y = launches.out(0);
-    args.mean = launches.out(1);
-    args.inverse = launches.out(2);
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    launches.Read({&args.x, &args.gamma, &args.beta});
+    launches.Write({&args.y, &args.mean, &args.inverse});
     launches.AddRows(args);
   });
 }
@@ -45,16 +41,11 @@ MaybeKernel MakeNormalizeGrad(const KernelSpec& spec) {
   const int64_t count = view.parameters(), terms = count == 0 ? 0 : view.groups * view.elements() / count;
   ParameterGradArgs parameters{
       .rows = RowsOf(count, terms, view.by_position ? count : 1), .groups = args.groups, .terms = terms};
-  return OwnKernel(spec, [args, parameters, scale = attrs.scale, shift = attrs.shift](Launches& launches) mutable {
-    args.dy = parameters.dy = launches.in(0);
-    args.x = parameters.x = launches.in(1);
-    args.mean = parameters.mean = launches.in(2);
-    args.inverse = parameters.inverse = launches.in(3);
-    if (scale) args.gamma = launches.in(4);
-    args.dx = launches.out(0);
+  return OwnKernel(spec, [args, parameters](Launches& launches) mutable {
+    launches.Read({&args.dy, &args.x, &args.mean, &args.inverse, &args.gamma});
+    launches.Read({&parameters.dy, &parameters.x, &parameters.mean, &parameters.inverse});
+    launches.Write({&args.dx, &parameters.dgamma, &parameters.dbeta});
     if (args.dx.data) launches.AddRows(args);
-    if (scale) parameters.dgamma = launches.out(1);
-    if (shift) parameters.dbeta = launches.out(scale ? 2 : 1);
     if (parameters.dgamma.data || parameters.dbeta.data) launches.AddRows(parameters);
   });
 }
@@ -76,131 +67,96 @@ ChannelArgs ChannelsOf(const KernelSpec& spec, Channels what, const Shape& data)
           .compute = spec.inputs[0].dtype};
 }
 
-// Of `outputs` outputs. `bind` adds the inputs.
-Kernel ChannelKernel(const KernelSpec& spec, ChannelArgs args, size_t outputs,
-                     std::function<void(Launches&, ChannelArgs*)> bind) {
+// With inputs in these places, in their order, and so many outputs.
+Kernel ChannelKernel(const KernelSpec& spec, ChannelArgs args, std::vector<Source ChannelArgs::*> inputs,
+                     size_t outputs = 1) {
   const bool has_sums = args.what == Channels::kBackward || args.what == Channels::kStatistics ||
                         args.what == Channels::kGradSums || (args.what == Channels::kForward && !args.running);
   const bool has_elements = has_sums || args.what == Channels::kForward || args.what == Channels::kNormalize ||
                             args.what == Channels::kGradInput;
   if (has_elements) SplitRows(&args, args.outer * args.inner);
   Kernel kernel = OwnKernel(spec, [=](Launches& launches) mutable {
+    for (size_t i = 0; i < inputs.size(); ++i) args.*inputs[i] = launches.in(i);
     for (size_t o = 0; o < outputs; ++o) args.out[o] = launches.out(o);
-    bind(launches, &args);
+    if (args.relu && args.what == Channels::kForward) args.state = static_cast<uint8_t*>(launches.out(3).data);
+    if (args.relu && args.what == Channels::kBackward) {
+      args.state = static_cast<uint8_t*>(const_cast<void*>(launches.in(5).data));
+    }
     has_sums ? AddParts(launches, args) : launches.AddRows(args);
   });
   if (has_sums) kernel.scratch_bytes = ScratchOfParts(args);
   return kernel;
 }
 
+using Args = ChannelArgs;
+
 // (data, gamma, beta, running_mean, running_var) -> y, mean, var [, state if relu]
 MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
-  const ChannelArgs args = ChannelsOf(spec, Channels::kForward, spec.inputs[0].shape);
-  Kernel kernel = ChannelKernel(spec, args, 3, [](Launches& launches, ChannelArgs* args) {
-    args->x = launches.in(0);
-    args->gamma = launches.in(1);
-    args->beta = launches.in(2);
-    if (args->running) {
-      args->mean = launches.in(3);
-      args->var = launches.in(4);
-    }
-    if (args->relu) args->state = static_cast<uint8_t*>(launches.out(3).data);
-  });
+  const Args args = ChannelsOf(spec, Channels::kForward, spec.inputs[0].shape);
+  Kernel kernel = ChannelKernel(spec, args, {&Args::x, &Args::gamma, &Args::beta, &Args::mean, &Args::var}, 3);
   if (args.relu) kernel.output_formats[3] = StateFormat(spec.inputs[0].shape.Elements());
   return kernel;
 }
 
 // (dy, data, mean, var, gamma [, state if relu]) -> dx, dgamma, dbeta
 MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
-  const ChannelArgs args = ChannelsOf(spec, Channels::kBackward, spec.inputs[1].shape);
+  const Args args = ChannelsOf(spec, Channels::kBackward, spec.inputs[1].shape);
   if (args.relu && !IsState(spec.input_formats[5])) return std::nullopt;
-  return ChannelKernel(spec, args, 3, [](Launches& launches, ChannelArgs* args) {
-    args->dy = launches.in(0);
-    args->x = launches.in(1);
-    args->mean = launches.in(2);
-    args->var = launches.in(3);
-    args->gamma = launches.in(4);
-    if (args->relu) args->state = static_cast<uint8_t*>(const_cast<void*>(launches.in(5).data));
-  });
+  return ChannelKernel(spec, args, {&Args::dy, &Args::x, &Args::mean, &Args::var, &Args::gamma}, 3);
 }
 
 MaybeKernel MakeStatistics(const KernelSpec& spec) {
-  const ChannelArgs args = ChannelsOf(spec, Channels::kStatistics, spec.inputs[0].shape);
-  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) { args->x = launches.in(0); });
+  return ChannelKernel(spec, ChannelsOf(spec, Channels::kStatistics, spec.inputs[0].shape), {&Args::x});
 }
 
 // (data, gamma, beta, statistics, running_mean, running_var) -> y, mean, var
 MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
-  const ChannelArgs args = ChannelsOf(spec, Channels::kNormalize, spec.inputs[0].shape);
-  return ChannelKernel(spec, args, 3, [](Launches& launches, ChannelArgs* args) {
-    args->x = launches.in(0);
-    args->gamma = launches.in(1);
-    args->beta = launches.in(2);
-    args->statistics = launches.in(3);
-    args->mean = launches.in(4);
-    args->var = launches.in(5);
-  });
+  return ChannelKernel(spec, ChannelsOf(spec, Channels::kNormalize, spec.inputs[0].shape),
+                       {&Args::x, &Args::gamma, &Args::beta, &Args::statistics, &Args::mean, &Args::var}, 3);
 }
 
 // (dy, data, statistics) -> sums
 MaybeKernel MakeGradSums(const KernelSpec& spec) {
-  ChannelArgs args = ChannelsOf(spec, Channels::kGradSums, spec.inputs[1].shape);
+  Args args = ChannelsOf(spec, Channels::kGradSums, spec.inputs[1].shape);
   args.running = 0;
-  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) {
-    args->dy = launches.in(0);
-    args->x = launches.in(1);
-    args->statistics = launches.in(2);
-  });
+  return ChannelKernel(spec, args, {&Args::dy, &Args::x, &Args::statistics});
 }
 
 // (dy, data, gamma, statistics, sums) -> dx
 MaybeKernel MakeGradInput(const KernelSpec& spec) {
-  ChannelArgs args = ChannelsOf(spec, Channels::kGradInput, spec.inputs[1].shape);
+  Args args = ChannelsOf(spec, Channels::kGradInput, spec.inputs[1].shape);
   args.running = 0;
-  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) {
-    args->dy = launches.in(0);
-    args->x = launches.in(1);
-    args->gamma = launches.in(2);
-    args->statistics = launches.in(3);
-    args->sums = launches.in(4);
-  });
+  return ChannelKernel(spec, args, {&Args::dy, &Args::x, &Args::gamma, &Args::statistics, &Args::sums});
 }
 
 // statistics of one device or, along a new axis 0, of several -> statistics
 MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
   const Shape& out = spec.outputs[0].shape;
-  ChannelArgs args{.what = Channels::kMerge, .rows = {out[1]}, .channels = out[1], .compute = spec.inputs[0].dtype};
+  Args args{.what = Channels::kMerge, .rows = {out[1]}, .channels = out[1], .compute = spec.inputs[0].dtype};
   args.outer = spec.inputs[0].shape.Elements() / std::max<int64_t>(out.Elements(), 1);
-  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) { args->x = launches.in(0); });
+  return ChannelKernel(spec, args, {&Args::x});
 }
 
 // (mean, var) -> statistics
 MaybeKernel MakeBatchStatistics(const KernelSpec& spec) {
   const int64_t channels = spec.inputs[0].shape[0];
-  const ChannelArgs args{.what = Channels::kCount,
-                         .rows = {channels},
-                         .channels = channels,
-                         .inner = spec.attributes<BatchStatisticsAttrs>().count,
-                         .compute = spec.inputs[0].dtype};
-  return ChannelKernel(spec, args, 1, [](Launches& launches, ChannelArgs* args) {
-    args->mean = launches.in(0);
-    args->var = launches.in(1);
-  });
+  const Args args{.what = Channels::kCount,
+                  .rows = {channels},
+                  .channels = channels,
+                  .inner = spec.attributes<BatchStatisticsAttrs>().count,
+                  .compute = spec.inputs[0].dtype};
+  return ChannelKernel(spec, args, {&Args::mean, &Args::var});
 }
 
 // (statistics, running_mean, running_var) -> running_mean, running_var
 MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
   const int64_t channels = spec.inputs[1].shape[0];
-  const ChannelArgs args{.what = Channels::kMove,
-                         .momentum = spec.attributes<BatchNormAttrs>().momentum,
-                         .rows = {channels},
-                         .channels = channels,
-                         .compute = spec.inputs[0].dtype};
-  return ChannelKernel(spec, args, 2, [](Launches& launches, ChannelArgs* args) {
-    args->statistics = launches.in(0);
-    args->mean = launches.in(1);
-    args->var = launches.in(2);
-  });
+  const Args args{.what = Channels::kMove,
+                  .momentum = spec.attributes<BatchNormAttrs>().momentum,
+                  .rows = {channels},
+                  .channels = channels,
+                  .compute = spec.inputs[0].dtype};
+  return ChannelKernel(spec, args, {&Args::statistics, &Args::mean, &Args::var}, 2);
 }
 
 // x -> y, or (dy, x) -> dx

@@ -25,10 +25,7 @@ struct NormalizeArgs {
   double eps = 0;
   Source x = {}, gamma = {}, beta = {};
   Target y = {}, mean = {}, inverse = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&x, &gamma, &beta}) visit(source->data);
-    for (Target* target : {&y, &mean, &inverse}) visit(target->data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, x, gamma, beta, y, mean, inverse); }
 };
 // (dy, x, mean, inverse [, gamma]) -> dx; rows are groups.
 struct NormalizeGradArgs {
@@ -39,10 +36,7 @@ struct NormalizeGradArgs {
   int32_t center = 1, sum = 0;
   Source dy = {}, x = {}, mean = {}, inverse = {}, gamma = {};
   Target dx = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&dy, &x, &mean, &inverse, &gamma}) visit(source->data);
-    visit(dx.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, dy, x, mean, inverse, gamma, dx); }
 };
 // The same -> dgamma, dbeta; rows are parameters, of `terms` elements each.
 struct ParameterGradArgs {
@@ -53,11 +47,7 @@ struct ParameterGradArgs {
   int64_t terms = 0;
   Source dy = {}, x = {}, mean = {}, inverse = {};
   Target dgamma = {}, dbeta = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&dy, &x, &mean, &inverse}) visit(source->data);
-    visit(dgamma.data);
-    visit(dbeta.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, dy, x, mean, inverse, dgamma, dbeta); }
 };
 
 // BatchNormOp and what `sync` makes of it; rows are channels of (outer, channels, inner), or parts of them.
@@ -90,10 +80,7 @@ struct ChannelArgs {
   void* partial = nullptr;        // (channels, parts), kPartial bytes each
   static constexpr int64_t kPartial = 32;
   void Addresses(const auto& visit) {
-    for (Source* source : {&x, &dy, &gamma, &beta, &mean, &var, &statistics, &sums}) visit(source->data);
-    for (Target& target : out) visit(target.data);
-    visit(state);
-    visit(partial);
+    VisitIn(visit, x, dy, gamma, beta, mean, var, statistics, sums, out, state, partial);
   }
 };
 
@@ -105,11 +92,7 @@ struct LRNArgs {
   double factor = 0, beta = 0, bias = 0;
   Source dy = {}, x = {};
   Target out = {};
-  void Addresses(const auto& visit) {
-    visit(dy.data);
-    visit(x.data);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, dy, x, out); }
 };
 
 using NormImage = std::tuple<NormalizeArgs, NormalizeGradArgs, ParameterGradArgs, ChannelArgs, LRNArgs>;

@@ -24,12 +24,7 @@ struct ScanArgs {
   int64_t chunks = 1, length = 0;
   // Of 8 bytes: (rows, chunks) totals; of a gradient, in double, the products before each element (rows, axis).
   void* scratch = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(x.data);
-    visit(out.data);
-    visit(scratch);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, x, out, scratch); }
 };
 
 // The k largest or smallest along an axis, in order, and where they were: one after the other.
@@ -41,11 +36,7 @@ struct TopKArgs {
   Target values = {}, places = {};
   int64_t axis = 1, inner = 1, k = 1;
   int32_t largest = 1;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(values.data);
-    visit(places.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, values, places); }
 };
 
 // The same of many: the places (rows, padded) are sorted by a bitonic network, a launch for each of its steps that is
@@ -65,10 +56,7 @@ struct SortArgs {
   TopKArgs of = {};
   int64_t padded = kChunk, size = kChunk, stride = 1;
   int32_t* places = nullptr;
-  void Addresses(const auto& visit) {
-    of.Addresses(visit);
-    visit(places);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, of, places); }
 };
 
 using OrderImage = std::tuple<ScanArgs, TopKArgs, SortArgs>;

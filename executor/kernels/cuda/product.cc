@@ -81,6 +81,26 @@ ReduceArgs ChannelSums(const AxisView& view) {
   return args;
 }
 
+// What products of two inputs are bound to.
+void ReadAB(Launches& launches, ProductArgs* args) { launches.Read({&args->a.source, &args->b.source, &args->bias}); }
+void ReadBA(Launches& launches, ProductArgs* args) {
+  launches.Read({&args->b.source, &args->a.source, &args->bias, &args->addend});
+}
+
+// (dy, x) -> dw [, db], which is the sums of dy for each channel.
+Kernel GradWeight(const KernelSpec& spec, const ProductArgs& args, const AxisView& dy) {
+  ReduceArgs sums = ChannelSums(dy);
+  return Product(
+      spec, args,
+      [sums](Launches& launches, ProductArgs* product) mutable {
+        ReadAB(launches, product);
+        sums.in = product->a.source;
+        launches.Write({&product->out, &sums.out});
+        if (sums.out.data) AddReduction(launches, sums, launches.scratch(PartialBytes(*product)));
+      },
+      ScratchOf(sums));
+}
+
 // ---- FullyConnected: y (M, H) = x (M, K) w (H, K)^T + b ----
 
 struct Sizes {
@@ -99,11 +119,7 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   args.b = PlainMatrix(s.h, true, s.k);
   args.c = PlainMatrix(s.h, false, s.m);
   args.activation = static_cast<int32_t>(attrs.activation) - 1;
-  return Product(spec, args, [has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) {
-    product->a.source = launches.in(0);
-    product->b.source = launches.in(1);
-    if (has_bias) product->bias = launches.in(2);
-  });
+  return Product(spec, args, ReadAB);
 }
 
 // (dy, w) -> dx = dy w
@@ -113,10 +129,7 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
   args.a = PlainMatrix(s.h, false, s.m);
   args.b = PlainMatrix(s.k, false, s.h);
   args.c = PlainMatrix(s.k, false, s.m);
-  return Product(spec, args, [](Launches& launches, ProductArgs* product) {
-    product->a.source = launches.in(0);
-    product->b.source = launches.in(1);
-  });
+  return Product(spec, args, ReadAB);
 }
 
 // (dy, x) -> dw = dy^T x [, db]
@@ -127,17 +140,7 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
   args.a = PlainMatrix(s.m, true, s.h);
   args.b = PlainMatrix(s.k, false, s.m);
   args.c = PlainMatrix(s.k, false, s.h);
-  ReduceArgs sums = ChannelSums({s.m, s.h, 1});
-  return Product(
-      spec, args,
-      [sums, has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) mutable {
-        product->a.source = sums.in = launches.in(0);
-        product->b.source = launches.in(1);
-        if (!has_bias || !launches.out(1).data) return;
-        sums.out = launches.out(1);
-        AddReduction(launches, sums, launches.scratch(PartialBytes(*product)));
-      },
-      ScratchOf(sums));
+  return GradWeight(spec, args, {s.m, s.h, 1});
 }
 
 MaybeKernel MakeMatMul(const KernelSpec& spec) {
@@ -156,10 +159,7 @@ MaybeKernel MakeMatMul(const KernelSpec& spec) {
   args.a = PlainMatrix(form.k, attrs.transpose_a, form.m);
   args.b = PlainMatrix(form.n, attrs.transpose_b, form.k);
   args.c = PlainMatrix(form.n, false, form.m);
-  return Product(spec, args, [](Launches& launches, ProductArgs* product) {
-    product->a.source = launches.in(0);
-    product->b.source = launches.in(1);
-  });
+  return Product(spec, args, ReadAB);
 }
 
 // ---- windows ----
@@ -215,7 +215,6 @@ struct Geometry {
 };
 
 // (x, w [, b] [, addend]) -> y: of a group w (O, C taps) times patches (C taps, N positions)
-template <bool kAdds>
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
@@ -227,12 +226,7 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   args.c = g.Planes(g.out, g.slide.outputs);
   args.bias_by_row = 1;
   args.activation = static_cast<int32_t>(attrs.activation) - 1;
-  return Product(spec, args, [has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) {
-    product->b.source = launches.in(0);
-    product->a.source = launches.in(1);
-    if (has_bias) product->bias = launches.in(2);
-    if (kAdds) product->addend = launches.in(has_bias ? 3 : 2);
-  });
+  return Product(spec, args, ReadBA);
 }
 
 // (dy, w) -> dx: w^T (C, O taps) times the outputs that each input meets (O taps, N inputs)
@@ -243,10 +237,7 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   args.a = {.row_stride = g.slide.taps, .period_stride = g.in * g.slide.taps, .period = Divisor(g.slide.taps)};
   args.b = g.Met();
   args.c = g.Planes(g.in, g.slide.inputs);
-  return Product(spec, args, [](Launches& launches, ProductArgs* product) {
-    product->b.source = launches.in(0);
-    product->a.source = launches.in(1);
-  });
+  return Product(spec, args, ReadBA);
 }
 
 // (dy, x) -> dw [, db]: dy (O, N positions) times patches^T (N positions, C taps)
@@ -259,17 +250,7 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   args.a = g.Planes(g.out, g.slide.outputs);
   args.b = g.Patches(Form::kPositions);
   args.c = PlainMatrix(taps, false, g.out);
-  ReduceArgs sums = ChannelSums({g.samples, g.groups * g.out, g.slide.outputs});
-  return Product(
-      spec, args,
-      [sums, has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) mutable {
-        product->a.source = sums.in = launches.in(0);
-        product->b.source = launches.in(1);
-        if (!has_bias || !launches.out(1).data) return;
-        sums.out = launches.out(1);
-        AddReduction(launches, sums, launches.scratch(PartialBytes(*product)));
-      },
-      ScratchOf(sums));
+  return GradWeight(spec, args, {g.samples, g.groups * g.out, g.slide.outputs});
 }
 
 PoolArgs PoolOf(const PoolingAttrs& attrs, const Shape& data) {
@@ -316,8 +297,8 @@ constexpr KernelEntry kEntries[] = {
     {"FullyConnectedGradData", MakeFullyConnectedGradData},
     {"FullyConnectedGradWeight", MakeFullyConnectedGradWeight},
     {"MatMul", MakeMatMul},
-    {"Convolution", MakeConvolution<false>},
-    {"ConvolutionAdd", MakeConvolution<true>},
+    {"Convolution", MakeConvolution},
+    {"ConvolutionAdd", MakeConvolution},
     {"ConvolutionGradData", MakeConvolutionGradData},
     {"ConvolutionGradWeight", MakeConvolutionGradWeight},
     {"Pooling", MakePooling},

@@ -58,11 +58,7 @@ struct ProductArgs {
   int32_t numbers = 0;  // integers: all in double, saturated
   int64_t splits = 1, split_k = 0;
   void* partial = nullptr;  // of what is computed with
-  void Addresses(const auto& visit) {
-    for (Source* source : {&a.source, &b.source, &bias, &addend}) visit(source->data);
-    visit(out.data);
-    visit(partial);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, a.source, b.source, bias, addend, out, partial); }
   constexpr int64_t tiles() const { return (m + kTile - 1) / kTile * ((n + kTile - 1) / kTile) * products.n; }
   constexpr int64_t elements() const { return m * n * products.n; }
 };
@@ -81,11 +77,7 @@ struct PoolArgs {
   Source in = {};
   Target out = {};
   int32_t* winners = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(out.data);
-    visit(winners);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out, winners); }
 };
 
 using ProductImage = std::tuple<ProductArgs, ProductEndArgs, PoolArgs>;

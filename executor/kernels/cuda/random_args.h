@@ -36,12 +36,7 @@ struct DrawArgs {
   const double* sums = nullptr;
   int64_t draws = 1;
   Target out = {};
-  void Addresses(const auto& visit) {
-    visit(words.step);
-    visit(in.data);
-    visit(sums);
-    visit(out.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, words.step, in, sums, out); }
 };
 
 // sums[k] of each row of (rows, categories) = what the categories up to k weigh, added in their order.
@@ -54,10 +49,7 @@ struct SumWeightsArgs {
   int64_t categories = 0;
   Source in = {};
   double* sums = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(sums);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, sums); }
 };
 
 // Dropout whose elements have a decision each: y = x mask a, of a mask that is drawn as by DrawArgs. Both are written,
@@ -72,12 +64,7 @@ struct DropoutArgs {
   Source x = {};
   uint8_t* mask = nullptr;
   Target y = {};
-  void Addresses(const auto& visit) {
-    visit(words.step);
-    visit(x.data);
-    visit(mask);
-    visit(y.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, words.step, x, mask, y); }
 };
 
 // y = x mask a, the mask's shape stretched to x's.
@@ -90,11 +77,7 @@ struct DropArgs {
   const uint8_t* mask = nullptr;
   Target y = {};
   double a = 1;
-  void Addresses(const auto& visit) {
-    visit(x.data);
-    visit(mask);
-    visit(y.data);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, x, mask, y); }
 };
 
 using RandomImage = std::tuple<DrawArgs, SumWeightsArgs, DropoutArgs, DropArgs>;

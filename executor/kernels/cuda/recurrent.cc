@@ -42,18 +42,6 @@ RecurrentShape ShapeOf(const KernelSpec& spec, const Shape& data) {
   return shape;
 }
 
-std::function<Source(int)> InputsOf(const Launches& launches, std::vector<int> places) {
-  return [&launches, places = std::move(places)](int slot) {
-    const int place = places[static_cast<size_t>(slot)];
-    return place < 0 ? Source() : launches.in(static_cast<size_t>(place));
-  };
-}
-std::function<Target(int)> OutputsOf(const Launches& launches, std::vector<int> places) {
-  return [&launches, places = std::move(places)](int slot) {
-    const int place = places[static_cast<size_t>(slot)];
-    return place < 0 ? Target() : launches.out(static_cast<size_t>(place));
-  };
-}
 // Not measured: with fewer units a block multiplies by the weights itself, which saves two launches in each step.
 constexpr int64_t kUnitsForLibrary = 64;
 
@@ -207,54 +195,25 @@ Kernel Layer(const KernelSpec& spec, const RecurrentShape& shape, int64_t number
 // data, weight [, bias] [, peephole] [, initial state] [, initial cell] [, lengths]
 MaybeKernel MakeRecurrent(const KernelSpec& spec) {
   const RecurrentShape shape = ShapeOf(spec, spec.inputs[0].shape);
-  return Layer(spec, shape, 4 * shape.hidden,
-               [shape, ins = PlacesIn(spec.op->inputs, spec.attrs),
-                outs = PlacesIn(spec.op->outputs, spec.attrs)](const Launches& launches) {
-                 const auto in = InputsOf(launches, ins);
-                 const auto out = OutputsOf(launches, outs);
-                 return RecurrentArgs{.shape = shape,
-                                      .data = in(0),
-                                      .weight = in(1),
-                                      .bias = in(2),
-                                      .peephole = in(3),
-                                      .state = in(4),
-                                      .cell = in(5),
-                                      .lengths = in(6),
-                                      .y = out(0),
-                                      .last = out(1),
-                                      .last_cell = out(2),
-                                      .previous = out(3),
-                                      .saved = out(4),
-                                      .previous_cell = out(5),
-                                      .scratch = launches.scratch(),
-                                      .faults = ins[6] < 0 ? FaultRing() : launches.faults()};
-               });
+  return Layer(spec, shape, 4 * shape.hidden, [shape](const Launches& launches) {
+    RecurrentArgs args{.shape = shape, .scratch = launches.scratch()};
+    launches.Read({&args.data, &args.weight, &args.bias, &args.peephole, &args.state, &args.cell, &args.lengths});
+    launches.Write({&args.y, &args.last, &args.last_cell, &args.previous, &args.saved, &args.previous_cell});
+    if (args.lengths.data) args.faults = launches.faults();
+    return args;
+  });
 }
 
 // dy, d state [, d cell], weight [, peephole] [, lengths], previous, saved [, previous cell]
 MaybeKernel MakeRecurrentGrad(const KernelSpec& spec) {
   const RecurrentShape shape = ShapeOf(spec, spec.outputs[0].shape);
-  return Layer(spec, shape, (3 + shape.gates) * shape.hidden,
-               [shape, ins = PlacesIn(spec.op->inputs, spec.attrs),
-                outs = PlacesIn(spec.op->outputs, spec.attrs)](const Launches& launches) {
-                 const auto in = InputsOf(launches, ins);
-                 const auto out = OutputsOf(launches, outs);
-                 return RecurrentGradArgs{.shape = shape,
-                                          .dy = in(0),
-                                          .d_last = in(1),
-                                          .d_last_cell = in(2),
-                                          .weight = in(3),
-                                          .peephole = in(4),
-                                          .lengths = in(5),
-                                          .previous = in(6),
-                                          .saved = in(7),
-                                          .previous_cell = in(8),
-                                          .dx = out(0),
-                                          .d_state = out(1),
-                                          .d_cell = out(2),
-                                          .d_product = out(3),
-                                          .scratch = launches.scratch()};
-               });
+  return Layer(spec, shape, (3 + shape.gates) * shape.hidden, [shape](const Launches& launches) {
+    RecurrentGradArgs args{.shape = shape, .scratch = launches.scratch()};
+    launches.Read({&args.dy, &args.d_last, &args.d_last_cell, &args.weight, &args.peephole, &args.lengths,
+                   &args.previous, &args.saved, &args.previous_cell});
+    launches.Write({&args.dx, &args.d_state, &args.d_cell, &args.d_product});
+    return args;
+  });
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -30,10 +30,8 @@ struct RecurrentArgs {
   void* scratch = nullptr;
   FaultRing faults = {};
   void Addresses(const auto& visit) {
-    for (Source* source : {&data, &weight, &bias, &peephole, &state, &cell, &lengths}) visit(source->data);
-    for (Target* target : {&y, &last, &last_cell, &previous, &saved, &previous_cell}) visit(target->data);
-    visit(scratch);
-    faults.Addresses(visit);
+    VisitIn(visit, data, weight, bias, peephole, state, cell, lengths, y, last, last_cell, previous, saved,
+            previous_cell, scratch, faults);
   }
 };
 
@@ -47,10 +45,8 @@ struct RecurrentGradArgs {
   Target dx = {}, d_state = {}, d_cell = {}, d_product = {};
   void* scratch = nullptr;
   void Addresses(const auto& visit) {
-    for (Source* source : {&dy, &d_last, &d_last_cell, &weight, &peephole, &lengths}) visit(source->data);
-    for (Source* source : {&previous, &saved, &previous_cell}) visit(source->data);
-    for (Target* target : {&dx, &d_state, &d_cell, &d_product}) visit(target->data);
-    visit(scratch);
+    VisitIn(visit, dy, d_last, d_last_cell, weight, peephole, lengths, previous, saved, previous_cell, dx, d_state,
+            d_cell, d_product, scratch);
   }
 };
 
@@ -68,11 +64,7 @@ struct RecurrentStepArgs {
   int64_t step = 0;
   RecurrentPhase phase = {};
   FaultRing faults = {};  // of kBegin, which looks at all lengths
-  void Addresses(const auto& visit) {
-    layer.Addresses(visit);
-    for (void** address : {&h, &c, &left, &products}) visit(*address);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, layer, h, c, left, products, faults); }
 };
 // Gradients of states (samples, hidden), and of products `d` (samples, gates hidden). `through` (samples, hidden): what
 // comes of those through weights, of what the reset gate left in kReset, of the state before the step else; the next
@@ -84,10 +76,7 @@ struct RecurrentStepGradArgs {
   void *dh = nullptr, *dc = nullptr, *through = nullptr, *d = nullptr;
   int64_t step = 0;
   RecurrentPhase phase = {};
-  void Addresses(const auto& visit) {
-    layer.Addresses(visit);
-    for (void** address : {&dh, &dc, &through, &d}) visit(*address);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, layer, dh, dc, through, d); }
 };
 
 using RecurrentImage = std::tuple<RecurrentArgs, RecurrentGradArgs, RecurrentStepArgs, RecurrentStepGradArgs>;

@@ -27,11 +27,7 @@ struct ReduceArgs {
   int64_t parts = 1, length = 0;
   void* partial = nullptr;  // (rows, parts), kPartial bytes each
   static constexpr int64_t kPartial = 16;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(out.data);
-    visit(partial);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out, partial); }
 };
 
 enum class Measure : int32_t { kArgMax, kArgMin, kRankOf };
@@ -50,12 +46,7 @@ struct MeasureArgs {
   int64_t parts = 1, length = 0;
   void* partial = nullptr;  // (rows, parts), kPartial bytes each
   static constexpr int64_t kPartial = 16;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(place.data);
-    visit(out);
-    visit(partial);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, place, out, partial); }
 };
 
 // One block each: ExactSum's pieces; the first element outside.
@@ -65,10 +56,7 @@ struct SumExactlyArgs {
   Source in = {};
   int64_t n = 0;
   double* out = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
 };
 struct FirstOutsideArgs {
   static constexpr const char* kName = "bindery_first_outside";
@@ -78,10 +66,7 @@ struct FirstOutsideArgs {
   double low = 0, high = 0, ignore = 0;
   int32_t whole = 0, use_ignore = 0;
   double* out = nullptr;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(out);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out); }
 };
 
 using ReduceImage = std::tuple<ReduceArgs, MeasureArgs, SumExactlyArgs, FirstOutsideArgs>;

@@ -43,7 +43,18 @@ MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
   return RowsAlong(spec, RowKind::kSoftmax, view, 1, 1);
 }
 
-// (p, label [, valid count] [, head gradient]) -> (p - target) grad_scale / divisor
+// (p, label [, valid count] [, head gradient]) -> dx
+Kernel OutputGrad(const KernelSpec& spec, OutputGradArgs args) {
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    launches.Read({&args.p, &args.label, &args.valid, &args.head});
+    args.out = launches.out(0);
+    args.step = launches.step();
+    args.faults = launches.faults();
+    launches.Add(args, args.n);
+  });
+}
+
+// dx = (p - target) grad_scale / divisor
 MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<SoftmaxOutputAttrs>();
   const AxisView view = ClassesOf(attrs, spec.inputs[0].shape);
@@ -58,16 +69,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
                       .axis = view.axis,
                       .inner = view.inner};
   if (!valid && attrs.multi_output) args.positions = static_cast<double>(view.inner);
-  return OwnKernel(spec, [args, valid, has_head = attrs.out_grad](Launches& launches) mutable {
-    args.p = launches.in(0);
-    args.label = launches.in(1);
-    if (valid) args.valid = launches.in(2);
-    if (has_head) args.head = launches.in(valid ? 3 : 2);
-    args.out = launches.out(0);
-    args.step = launches.step();
-    args.faults = launches.faults();
-    launches.Add(args, args.n);
-  });
+  return OutputGrad(spec, args);
 }
 
 // (output, label) -> dx
@@ -79,22 +81,15 @@ MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
                       .margin = attrs.margin,
                       .n = spec.inputs[0].shape.Elements(),
                       .axis = spec.inputs[0].shape.CountFrom(1)};
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.p = launches.in(0);
-    args.label = launches.in(1);
-    args.out = launches.out(0);
-    args.step = launches.step();
-    args.faults = launches.faults();
-    launches.Add(args, args.n);
-  });
+  return OutputGrad(spec, args);
 }
 
 // [valid count] -> grad_scale / divisor
 MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<MakeLossGradAttrs>();
   StepNumberArgs args{.by_batch = attrs.normalization == Normalization::kBatch, .scale = attrs.grad_scale};
-  return OwnKernel(spec, [args, valid = attrs.normalization == Normalization::kValid](Launches& launches) mutable {
-    if (valid) args.valid = launches.in(0);
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    launches.Read({&args.valid});
     args.out = launches.out(0);
     args.step = launches.step();
     launches.Add(args, 1);
@@ -120,12 +115,9 @@ CrossEntropyArgs ArgsOf(const KernelSpec& spec, const Shape& data) {
 
 // (data, label [, class_weight]) -> loss, weight [, maximum, log_sum]
 MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
-  return OwnKernel(spec, [args = ArgsOf(spec, spec.inputs[0].shape), inputs = spec.inputs.size(),
-                          outputs = spec.outputs.size()](Launches& launches) mutable {
-    args.data = launches.in(0);
-    args.label = launches.in(1);
-    if (inputs > 2) args.weights = launches.in(2);
-    for (size_t o = 0; o < outputs; ++o) args.out[o] = launches.out(o);
+  return OwnKernel(spec, [args = ArgsOf(spec, spec.inputs[0].shape)](Launches& launches) mutable {
+    launches.Read({&args.data, &args.label, &args.weights});
+    launches.Write({&args.out[0], &args.out[1], &args.out[2], &args.out[3]});
     args.faults = launches.faults();
     launches.AddRows(args);
   });
@@ -135,20 +127,12 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
 MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
   CrossEntropyArgs args = ArgsOf(spec, spec.inputs[1].shape);
   args.backward = 1;
-  return OwnKernel(spec,
-                   [args, use_weight = spec.attributes<CrossEntropyAttrs>().use_weight](Launches& launches) mutable {
-                     args.dy = launches.in(0);
-                     args.data = launches.in(1);
-                     args.label = launches.in(2);
-                     if (use_weight) args.weights = launches.in(3);
-                     if (!args.log_input) {
-                       args.maximum = launches.in(use_weight ? 4 : 3);
-                       args.log_sum = launches.in(use_weight ? 5 : 4);
-                     }
-                     args.out[0] = launches.out(0);
-                     args.faults = launches.faults();
-                     launches.AddRows(args);
-                   });
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    launches.Read({&args.dy, &args.data, &args.label, &args.weights, &args.maximum, &args.log_sum});
+    args.out[0] = launches.out(0);
+    args.faults = launches.faults();
+    launches.AddRows(args);
+  });
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -31,12 +31,7 @@ struct SoftmaxArgs {
   int64_t parts = 1, length = 0;  // of a row; elements of each
   void* partial = nullptr;        // (rows, parts), kPartial bytes each
   static constexpr int64_t kPartial = 16;
-  void Addresses(const auto& visit) {
-    visit(in[0].data);
-    visit(in[1].data);
-    visit(out.data);
-    visit(partial);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, in, out, partial); }
 };
 
 // CrossEntropyOp, forward: (data, label [, weights]) -> loss, weight, maximum, log_sum; and backward: (dy, data, label
@@ -51,11 +46,7 @@ struct CrossEntropyArgs {
   Source dy = {}, data = {}, label = {}, weights = {}, maximum = {}, log_sum = {};
   Target out[4] = {};
   FaultRing faults = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&dy, &data, &label, &weights, &maximum, &log_sum}) visit(source->data);
-    for (Target& target : out) visit(target.data);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, dy, data, label, weights, maximum, log_sum, out, faults); }
 };
 
 // SoftmaxOutputGradOp, and SVMOutputGradOp (which has no divisor).
@@ -70,12 +61,7 @@ struct OutputGradArgs {
   Target out = {};
   const StepBlock* step = nullptr;
   FaultRing faults = {};
-  void Addresses(const auto& visit) {
-    for (Source* source : {&p, &label, &valid, &head}) visit(source->data);
-    visit(out.data);
-    visit(step);
-    faults.Addresses(visit);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, p, label, valid, head, out, step, faults); }
 };
 
 // One number that goes by the step: the loss scale, or `scale` over the divisor of the batch or of valid labels.
@@ -87,11 +73,7 @@ struct StepNumberArgs {
   Source valid = {};
   Target out = {};
   const StepBlock* step = nullptr;
-  void Addresses(const auto& visit) {
-    visit(valid.data);
-    visit(out.data);
-    visit(step);
-  }
+  void Addresses(const auto& visit) { VisitIn(visit, valid, out, step); }
 };
 
 using SoftmaxImage = std::tuple<SoftmaxArgs, CrossEntropyArgs, OutputGradArgs, StepNumberArgs>;
