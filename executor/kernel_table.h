@@ -19,7 +19,6 @@ namespace bindery {
 struct ChainKernels;  // executor/kernels/chain.h
 
 using KernelRows = std::span<const KernelEntry>;
-using KernelList = KernelRows();  // the function that gives those of a file
 // Makes Reorder of a dtype and shape between two formats for a number of threads; may decline.
 using ReorderMaker = MaybeKernel (*)(DType dtype, const Shape& shape, const Format& from, const Format& to,
                                      int threads);

@@ -8,11 +8,38 @@
 namespace bindery {
 namespace cpu {
 
-KernelList AttentionKernels, BatchNormKernels, BinaryKernels, CTCKernels, ConcatKernels, ConvolutionKernels,
-    CopyKernels, CrossEntropyKernels, DropoutKernels, ElementwiseKernels, FullyConnectedKernels, GridKernels,
-    IndexingKernels, LossKernels, MatMulKernels, MeasureKernels, NormalizeKernels, OrderKernels, PoolingKernels,
-    PredicateKernels, QuantizeKernels, QuantizedKernels, RandomKernels, RecurrentGradKernels, RecurrentKernels,
-    ReduceKernels, RelationKernels, ResampleKernels, SequenceKernels, SliceKernels, SoftmaxKernels, UnaryKernels;
+KernelRows AttentionKernels();
+KernelRows BatchNormKernels();
+KernelRows BinaryKernels();
+KernelRows CTCKernels();
+KernelRows ConcatKernels();
+KernelRows ConvolutionKernels();
+KernelRows CopyKernels();
+KernelRows CrossEntropyKernels();
+KernelRows DropoutKernels();
+KernelRows ElementwiseKernels();
+KernelRows FullyConnectedKernels();
+KernelRows GridKernels();
+KernelRows IndexingKernels();
+KernelRows LossKernels();
+KernelRows MatMulKernels();
+KernelRows MeasureKernels();
+KernelRows NormalizeKernels();
+KernelRows OrderKernels();
+KernelRows PoolingKernels();
+KernelRows PredicateKernels();
+KernelRows QuantizeKernels();
+KernelRows QuantizedKernels();
+KernelRows RandomKernels();
+KernelRows RecurrentGradKernels();
+KernelRows RecurrentKernels();
+KernelRows ReduceKernels();
+KernelRows RelationKernels();
+KernelRows ResampleKernels();
+KernelRows SequenceKernels();
+KernelRows SliceKernels();
+KernelRows SoftmaxKernels();
+KernelRows UnaryKernels();
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
 extern const ChainKernels kTiledChains;  // chain.cc
 

@@ -6,9 +6,22 @@
 namespace bindery {
 namespace cuda {
 
-KernelList ArrangeKernels, AttentionKernels, BinaryKernels, CTCKernels, ElementwiseKernels, LayoutKernels, NormKernels,
-    OrderKernels, PredicateKernels, ProductKernels, RandomKernels, RecurrentKernels, ReduceKernels, RelationKernels,
-    SoftmaxKernels, UnaryKernels;
+KernelRows ArrangeKernels();
+KernelRows AttentionKernels();
+KernelRows BinaryKernels();
+KernelRows CTCKernels();
+KernelRows ElementwiseKernels();
+KernelRows LayoutKernels();
+KernelRows NormKernels();
+KernelRows OrderKernels();
+KernelRows PredicateKernels();
+KernelRows ProductKernels();
+KernelRows RandomKernels();
+KernelRows RecurrentKernels();
+KernelRows ReduceKernels();
+KernelRows RelationKernels();
+KernelRows SoftmaxKernels();
+KernelRows UnaryKernels();
 MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
 extern const ChainKernels kFusedChains;  // fused.cc
 
