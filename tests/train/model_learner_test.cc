@@ -18,12 +18,6 @@
 namespace bindery {
 namespace {
 
-std::vector<Device> Devices(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(TestDevice(i));
-  return devices;
-}
-
 // Six samples, batches of four, for ever.
 ArrayIter Points(LastBatch last_batch = LastBatch::kRepeat, int64_t batch_size = 4, bool shuffle = false) {
   return ArrayIter(HostTensor::From({6, 2}, {1, 2, 0.5f, -1, 2, 0, -1, 1, 0, 3, 1.5f, 0.5f}),
@@ -42,7 +36,7 @@ Symbol SquaredError(const Symbol& outputs) {
 }
 
 GroupOptions PointsOn(int devices) {
-  return {.devices = Devices(devices),
+  return {.devices = TestDeviceList(devices),
           .data = {{"data", {4, 2}}},
           .labels = {{"softmax_label", {4, 1}}},
           .threads_per_device = 1};

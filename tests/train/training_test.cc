@@ -1,11 +1,11 @@
 // Whole trainings: resumed to the bit, by micro-batches, and good enough. tests/train/splits_test.cc: on any devices.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "base/philox.h"
 #include "symbol/ops.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/trainer.h"
@@ -53,22 +53,13 @@ TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
   whole.Fit(all, {.epochs = 3});
   const HostTensorMap expected = params(whole);
   for (const int64_t stop : {1, 4, 6, 7, 13, 17}) {  // in the middle of an epoch, at its end, after it
-    const std::string folder = testing::TempDir() + "/resume" + std::to_string(stop);
-    std::filesystem::remove_all(folder);
-    {
-      ArrayIter data = Digits(330, 64);
-      Trainer first = make();
-      const FitResult r =
-          first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                             if (report.step == stop) first.RequestStop();
-                           }});
-      EXPECT_TRUE(r.stopped);
-      EXPECT_EQ(r.steps, stop);
-    }
-    ArrayIter data = Digits(330, 64);
-    Trainer second = make();
-    const FitResult r = second.Fit(data, {.epochs = 3, .checkpoints = folder, .resume = true});
-    EXPECT_EQ(r.steps, 18);
+    const TestFolder folder;
+    ArrayIter data = Digits(330, 64), again = Digits(330, 64);
+    Trainer first = make(), second = make();
+    const FitResult r = FitUntil(stop, &first, data, {.epochs = 3, .checkpoints = folder.path()});
+    EXPECT_TRUE(r.stopped);
+    EXPECT_EQ(r.steps, stop);
+    EXPECT_EQ(second.Fit(again, {.epochs = 3, .checkpoints = folder.path(), .resume = true}).steps, 18);
     for (const auto& [name, value] : params(second))
       EXPECT_EQ(value, expected.at(name)) << name << ", stopped at " << stop;
   }
