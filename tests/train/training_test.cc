@@ -1,7 +1,6 @@
-// Whole trainings: resumed to the bit, by micro-batches, and good enough. tests/train/splits_test.cc: on any devices.
+// Whole trainings: resumed to the bit, and good enough. tests/train/splits_test.cc: on any devices.
 #include <gtest/gtest.h>
 
-#include "base/philox.h"
 #include "symbol/ops.h"
 #include "tests/test_device.h"
 #include "tests/test_folder.h"
@@ -63,43 +62,6 @@ TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
     for (const auto& [name, value] : params(second))
       EXPECT_EQ(value, expected.at(name)) << name << ", stopped at " << stop;
   }
-}
-
-TEST(Training, MicroBatchesAreOneStep) {
-  const Symbol symbol = ModelByName("mlp", {.dropout = 0});
-  const auto run = [&](bool micro) {
-    ArrayIter data = Digits(60, 60, false);
-    DataParallelExecutorGroup group(symbol, {.devices = {TestDevice(0), TestDevice(1)},
-                                             .data = data.ProvideData(),
-                                             .labels = data.ProvideLabel(),
-                                             .grad_req = micro ? GradReq::kAdd : GradReq::kWrite});
-    HostTensorMap args;
-    for (const StoredParameter& p : group.store().parameters()) {
-      args[p.name] = HostTensor(p.dtype, p.shape);
-      PhiloxStream random(1, p.name);
-      for (float& v : args[p.name].data<float>()) v = random.Uniform(-0.1f, 0.1f);
-    }
-    group.SetParams(args, {});
-    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
-    const BatchPtr batch = data.Next();
-    for (int step = 0; step < 3; ++step) {
-      if (!micro) {
-        updater.Update(batch);
-        continue;
-      }
-      std::vector<BatchPtr> parts;
-      for (const auto& [begin, end] : {std::pair(0, 13), std::pair(13, 50), std::pair(50, 60)}) {
-        parts.push_back(std::make_shared<Batch>(
-            Batch{.data = {batch->data[0].Slice(0, begin, end)}, .label = {batch->label[0].Slice(0, begin, end)}}));
-      }
-      updater.Update(parts);
-    }
-    HostTensorMap result;
-    group.GetParams(&result, nullptr);
-    return result;
-  };
-  const HostTensorMap one = run(false);
-  for (const auto& [name, value] : run(true)) EXPECT_LT(MaxAbsDiff(value, one.at(name)), 1e-6) << name;
 }
 
 TEST(Training, DivergenceIsAnErrorAndNamesTheStep) {
