@@ -9,16 +9,11 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class SharedOptionsTest : public ProgramTest {
  protected:
-  json Json(const Words& command) const {
-    const Outcome outcome = Succeeds(command + Words{"--json"});
-    return outcome.status == 0 ? json::parse(outcome.out) : json();
-  }
+  json Json(const Words& command) const { return ProgramTest::Json(command + Words{"--json"}); }
   // The classes that `predict` finds.
   std::vector<int> Classes(const Words& options) const {
     std::vector<int> classes;
