@@ -1,7 +1,6 @@
 // Small nets and data for the tests of groups and executors.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "symbol/model.h"
 #include "tests/tools/program.h"

@@ -1,6 +1,5 @@
 // Options that several commands share do what they say in each of them; and what ends with status 1.
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 

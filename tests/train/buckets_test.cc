@@ -1,8 +1,6 @@
 // Gradients are reduced bucket by bucket while backward runs: that changes when things happen, and nothing else.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/sim/sim.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"

@@ -2,8 +2,6 @@
 // there.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "symbol/ops.h"
 #include "tests/host_tensors.h"
 #include "tests/test_device.h"

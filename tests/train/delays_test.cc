@@ -1,8 +1,6 @@
 // Whatever the order in which devices come to do their work, a training ends in the same bits.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/sim/sim.h"
 #include "symbol/ops.h"
 #include "tests/host_tensors.h"

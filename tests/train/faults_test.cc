@@ -1,7 +1,6 @@
 // Every fault of a device leaves the parameters of the last good step, names the device, and spoils no checkpoint.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <regex>
 

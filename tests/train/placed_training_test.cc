@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "executor/placed_executor_group.h"
 #include "symbol/chain.h"

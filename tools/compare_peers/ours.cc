@@ -15,10 +15,8 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/memory.h"

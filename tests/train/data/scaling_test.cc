@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"

@@ -2,12 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <filesystem>
 #include <set>
 #include <thread>
 
 #include "engine/memory/storage.h"
-#include "engine/sim/sim.h"
 #include "tests/log_lines.h"
 #include "tests/train/module/module_helpers.h"
 

@@ -1,11 +1,9 @@
 // Whatever is called in whatever order, a module is what one device and sums on the host say it is.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
 
 #include "engine/backend.h"
-#include "engine/sim/sim.h"
 #include "tests/train/module/module_helpers.h"
 
 namespace bindery {
