@@ -10,7 +10,6 @@
 // Expected: within three epochs, in seconds, the perplexity falls from about 3 to below 1.7, and stays there: which
 // number comes is chance, how it goes on is known.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>

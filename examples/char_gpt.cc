@@ -8,7 +8,6 @@
 // of what the model writes is, too.
 //
 // Expected: without a file, in about half a minute, a loss below 0.35 and at least a third of its sums true.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

@@ -31,9 +31,7 @@ int main() {
                                         .workload = {2, 1},
                                         .data = batches.ProvideData(),
                                         .labels = batches.ProvideLabel()});
-  std::map<std::string, ValueType> parameters;
-  for (const StoredParameter& p : group.store().parameters()) parameters[p.name] = {.dtype = p.dtype, .shape = p.shape};
-  group.SetParams(InitialValues(net, parameters, Initializer("xavier"), /*seed=*/1), {});
+  SetInitialParams(&group, {}, Initializer("xavier"), /*seed=*/1);
 
   // The store sums what the devices push, updates its copy and gives the new value to all who pull.
   const std::unique_ptr<KVStore> kv = KVStore::Create(KVStoreType::kDevice);

@@ -50,7 +50,7 @@ def bindery_tests(
         srcs = native.glob(["*.cc"], allow_empty = True, exclude = ["*_test.cc"]),
         hdrs = native.glob(["*.h"], allow_empty = True),
         precompiled = precompiled,
-        deps = deps + ["//tests:message_of", "//tests:test_folder", "//third_party:gtest"],
+        deps = deps + ["//tests:helpers", "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]

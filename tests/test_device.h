@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/device.h"
 #include "engine/cuda/report.h"
@@ -49,6 +50,13 @@ inline Device TestDevice(int index = 0) {
   if (TestDevices() == "cuda") return Cuda(index % NumTestGpus());
   if (TestDevices() == "mixed") return index % 2 == 0 ? Cpu(index / 2) : Sim(index / 2);
   return Cpu(index);
+}
+
+// The first of them.
+inline std::vector<Device> TestDeviceList(int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(TestDevice(i));
+  return devices;
 }
 
 // For tests that choose between CPUs and accelerators themselves: a simulated one, or a GPU where those are tested.

@@ -1,7 +1,6 @@
 // A model with its batch-norms folded into the weights before them, as values. Private to train/.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "symbol/graph.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -327,6 +326,22 @@ HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, Va
                                       found == own.end() ? std::string_view() : std::string_view(found->second)));
   }
   return values;
+}
+
+Model InitialModel(const Symbol& symbol, const ShapeMap& inputs, const Initializer& weights, uint64_t seed) {
+  const InferredShapes shapes = InferShapes(symbol, inputs);
+  const InferredDTypes dtypes = InferDTypes(symbol, {});
+  const auto values = [&](const std::vector<std::string>& names, const std::vector<std::optional<Shape>>& of_names,
+                          const std::vector<DType>& types) {
+    std::map<std::string, ValueType> variables;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!inputs.contains(names[i])) variables[names[i]] = {.dtype = types[i], .shape = *of_names[i]};
+    }
+    return InitialValues(symbol, variables, weights, seed);
+  };
+  return {.symbol = symbol,
+          .params = values(symbol.ListArguments(), shapes.arguments, dtypes.arguments),
+          .aux = values(symbol.ListAuxiliaryStates(), shapes.auxiliary, dtypes.auxiliary)};
 }
 
 void SetInitialParams(ExecutorGroup* group, const Model& values, const Initializer& weights, uint64_t seed) {

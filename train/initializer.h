@@ -39,12 +39,12 @@
 #include "base/host_tensor.h"
 #include "base/philox.h"
 #include "symbol/infer.h"
+#include "symbol/model.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
 
 class ExecutorGroup;
-struct Model;
 
 class Initializer {
  public:
@@ -78,6 +78,10 @@ HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype
 // The values of some variables of a symbol, each with its own annotation.
 HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, ValueType>& variables,
                             const Initializer& weights, uint64_t seed);
+
+// The network with values of all its variables but `inputs`: data and labels, with their shapes. Throws ShapeError if
+// these do not say all others.
+Model InitialModel(const Symbol& symbol, const ShapeMap& inputs, const Initializer& weights, uint64_t seed);
 
 // Sets all parameters and auxiliary states of a group: the model's values, and initial ones of what it lacks. Throws
 // what ExecutorGroup::SetParams does for values that are not the group's.

@@ -1,7 +1,6 @@
 #include "train/loss_scale.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/names.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/names.h"
 #include "base/parse_number.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/tuning.h"

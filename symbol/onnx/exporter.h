@@ -69,7 +69,6 @@ class Exporter {
   // Types of inputs and of output 0, as far as they are known from what variables declare and from parameters.
   DType DTypeOfInput(int input) const;
   std::optional<Shape> ShapeOfInput(int input) const;
-  std::optional<Shape> ShapeOfOutput() const { return shapes_[index_][0].shape; }
   int RankOfInput(int input) const;  // throws ModelError if it is not known
 
   // --- What becomes of it. Every value has a name of its own.

@@ -1,7 +1,6 @@
 // The pages that are programs: what each prints is what its page says.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>

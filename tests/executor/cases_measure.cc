@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "base/exact_sum.h"
 #include "symbol/ops/indexing.h"

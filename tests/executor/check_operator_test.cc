@@ -4,8 +4,6 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/rules.h"

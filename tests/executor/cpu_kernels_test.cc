@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstring>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 // Small nets and data for the tests of groups and executors.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,16 +34,18 @@ inline Symbol SmallNet(int64_t classes = 3) {
 }
 
 // The same random parameters in all; auxiliary means 0, variances 1.
-inline void InitialiseEqually(const std::vector<DataParallelExecutorGroup*>& groups, uint64_t seed) {
+inline void InitialiseEqually(const std::vector<ExecutorGroup*>& groups, uint64_t seed) {
   HostTensorMap args, aux;
-  for (const StoredParameter& p : groups[0]->store().parameters()) {
-    if (p.auxiliary) {
-      aux[p.name] = HostTensor::Full(p.dtype, p.shape, p.name.ends_with("var") ? 1 : 0);
-    } else {
-      args[p.name] = RandomTensor(p.shape, StreamKey(seed, p.name).k0, p.dtype);
+  for (DataParallelExecutorGroup* stage : groups[0]->stages()) {
+    for (const StoredParameter& p : stage->store().parameters()) {
+      if (p.auxiliary) {
+        aux[p.name] = HostTensor::Full(p.dtype, p.shape, p.name.ends_with("var") ? 1 : 0);
+      } else {
+        args[p.name] = RandomTensor(p.shape, StreamKey(seed, p.name).k0, p.dtype);
+      }
     }
   }
-  for (DataParallelExecutorGroup* group : groups) group->SetParams(args, aux);
+  for (ExecutorGroup* group : groups) group->SetParams(args, aux);
 }
 
 // Those of InitialiseEqually.
@@ -61,7 +62,7 @@ inline void Initialise(Executor* executor, uint64_t seed) {
   executor->SetParams(args, aux);
 }
 
-inline HostTensor SumOfGradients(const DataParallelExecutorGroup& group, const std::string& name) {
+inline HostTensor SumOfGradients(const ExecutorGroup& group, const std::string& name) {
   HostTensor sum = group.GetGradient(name, 0);
   for (size_t d = 1; d < group.devices().size(); ++d) {
     const HostTensor part = group.GetGradient(name, static_cast<int>(d));

@@ -1,7 +1,6 @@
 // The softmax head on a group: published numbers, and divisors that count the samples of all devices.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "executor/data_parallel_executor_group.h"

@@ -1,8 +1,5 @@
 #include "tests/executor/onnx_test_data.h"
 
-#include <map>
-#include <optional>
-
 #include "base/files.h"
 #include "symbol/onnx/reader.h"
 

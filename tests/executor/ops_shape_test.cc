@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "symbol/ops/resize.h"
 #include "symbol/ops/shape_ops.h"

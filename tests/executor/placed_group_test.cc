@@ -12,7 +12,7 @@ TEST(Placed, EveryArrayIsOnTheDeviceOfItsPart) {
     GroupOptions options = OptionsOf(2, {{"data", {7, 4}}}, {{"softmax_label", {7}}});
     options.inputs_need_grad = data_gradient;
     PlacedExecutorGroup group(Mlp(), options);
-    InitialiseEqually(&group, &group, 1);
+    InitialiseEqually({&group}, 1);
     group.Forward(RandomBatch(7, 4, 3, 1));
     group.Backward();
     EXPECT_EQ(group.DevicesOf("data"), options.placements.at("low"));
@@ -72,7 +72,7 @@ TEST(Placed, EqualsOneDevice) {
       options.devices = {Cpu(0)};
       options.workload = {};
       const auto one = Unplaced(c.net, options);
-      InitialiseEqually(&group, one.get(), 3);
+      InitialiseEqually({&group, one.get()}, 3);
       for (const int64_t samples : {7, 3, 7, 1}) {
         SCOPED_TRACE(samples);
         ExpectEqual(&group, one.get(), RandomBatchOf(c, samples, static_cast<uint64_t>(samples)));
@@ -90,7 +90,7 @@ TEST(Placed, PaddedSplitAndDeviceBatches) {
   GroupOptions options = OptionsOf(2, {c.data}, {c.label});
   PlacedExecutorGroup group(c.net, options);
   const auto one = Unplaced(c.net, options);
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   Batch padded = RandomBatchOf(c, 7, 1);
   padded.samples = 5;
   padded.pad = 2;
@@ -104,7 +104,7 @@ TEST(Placed, PaddedSplitAndDeviceBatches) {
   }
   EXPECT_EQ(group.slices(), (std::vector<SampleRange>{{0, 2}, {2, 7}}));
   EXPECT_LT(MaxAbsDiff(group.Outputs()[0].ToHost(), one->Outputs()[0].ToHost()), 2e-5);
-  EXPECT_LT(MaxAbsDiff(SumOf(group, "fc1_weight"), SumOf(*one, "fc1_weight")), 2e-5);
+  EXPECT_LT(MaxAbsDiff(SumOfGradients(group, "fc1_weight"), SumOfGradients(*one, "fc1_weight")), 2e-5);
   Batch there;
   for (const auto& [arrays, value] :
        {std::pair(&there.device_data, padded.data[0]), {&there.device_label, padded.label[0]}}) {
@@ -121,7 +121,7 @@ TEST(Placed, ReplicasWithoutABatchSitOut) {
   const GroupOptions options = OptionsOf(3, {c.data}, {c.label});
   PlacedExecutorGroup group(c.net, options);
   const auto one = Unplaced(c.net, options);
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   const auto two = std::make_shared<const Batch>(RandomBatchOf(c, 2, 1)),
              five = std::make_shared<const Batch>(RandomBatchOf(c, 5, 2));
   for (const std::vector<BatchPtr>& cut : {std::vector<BatchPtr>{nullptr, two, five}, {five, nullptr, nullptr}}) {
@@ -132,7 +132,7 @@ TEST(Placed, ReplicasWithoutABatchSitOut) {
     EXPECT_EQ(group.slices(), one->slices());
     EXPECT_LT(MaxAbsDiff(group.Outputs()[0].ToHost(), one->Outputs()[0].ToHost()), 2e-5);
     EXPECT_LT(MaxAbsDiff(group.InputGradients()[0].ToHost(), one->InputGradients()[0].ToHost()), 2e-5);
-    EXPECT_LT(MaxAbsDiff(SumOf(group, "fc1_weight"), SumOf(*one, "fc1_weight")), 2e-5);
+    EXPECT_LT(MaxAbsDiff(SumOfGradients(group, "fc1_weight"), SumOfGradients(*one, "fc1_weight")), 2e-5);
   }
   EXPECT_THROW(group.Forward(std::vector<BatchPtr>(3)), DataError);
   PlacedExecutorGroup alone(c.net, OptionsOf(1, {c.data}, {c.label}));
@@ -143,7 +143,7 @@ TEST(Placed, ReplicasWithoutABatchSitOut) {
 TEST(Placed, APieceOfABatchDrawsWhatTheWholeDoes) {
   const Case c = Cases()[0];
   PlacedExecutorGroup group(c.net, OptionsOf(2, {c.data}, {c.label}));
-  InitialiseEqually(&group, &group, 3);
+  InitialiseEqually({&group}, 3);
   const Batch whole = RandomBatchOf(c, 7, 1);
   group.SetStep({.step = 3});
   group.Forward(whole);
@@ -168,7 +168,7 @@ TEST(Placed, ValuesThatSeveralStagesRead) {
     GroupOptions options = OptionsOf(replicas, {{"data", {5, 4}}});
     PlacedExecutorGroup group(net, options);
     const auto one = Unplaced(net, options);
-    InitialiseEqually(&group, one.get(), 3);
+    InitialiseEqually({&group, one.get()}, 3);
     EXPECT_EQ(group.stages().size(), 4u);
     const HostTensor of_loss(DType::kFloat32, {5, 4}), of_x = RandomTensor({5, 4}, 8);
     ExpectEqual(&group, one.get(), Batch{.data = {RandomTensor({5, 4}, 5)}}, {of_loss, of_x});
@@ -215,7 +215,7 @@ TEST(Placed, ParametersOfSeveralPlacements) {
     GroupOptions options = OptionsOf(replicas, {{"data", {5, 4}}}, {{"label", {5, 4}}});
     PlacedExecutorGroup group(net, options);
     const auto one = Unplaced(net, options);
-    InitialiseEqually(&group, one.get(), 3);
+    InitialiseEqually({&group, one.get()}, 3);
     EXPECT_EQ(group.DevicesOf("w_weight"), options.placements.at("low"));
     ExpectEqual(&group, one.get(), Batch{.data = {RandomTensor({5, 4}, 5)}, .label = {RandomTensor({5, 4}, 6)}});
   }
@@ -231,7 +231,7 @@ TEST(Placed, ALossThatNothingFlowsBackInto) {
     const GroupOptions options = OptionsOf(2, {{"data", {5, 4}}}, {{"softmax_label", {5}}});
     PlacedExecutorGroup group(net, options);
     const auto one = Unplaced(net, options);
-    InitialiseEqually(&group, one.get(), 3);
+    InitialiseEqually({&group, one.get()}, 3);
     ExpectEqual(&group, one.get(), RandomBatch(5, 4, 3, 1));
   }
 }

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,29 +42,6 @@ inline std::unique_ptr<ExecutorGroup> Unplaced(const Symbol& symbol, GroupOption
   return MakeGroup(WithoutPlacements(symbol), options);
 }
 
-inline void InitialiseEqually(ExecutorGroup* a, ExecutorGroup* b, uint64_t seed) {
-  HostTensorMap args, aux;
-  for (DataParallelExecutorGroup* stage : a->stages()) {
-    for (const StoredParameter& p : stage->store().parameters()) {
-      if (p.auxiliary) {
-        aux[p.name] = HostTensor::Full(p.dtype, p.shape, p.name.ends_with("var") ? 1 : 0);
-      } else {
-        args[p.name] = RandomTensor(p.shape, StreamKey(seed, p.name).k0, p.dtype);
-      }
-    }
-  }
-  for (ExecutorGroup* group : {a, b}) group->SetParams(args, aux);
-}
-
-inline HostTensor SumOf(const ExecutorGroup& group, const std::string& name) {
-  HostTensor sum = group.GetGradient(name, 0);
-  for (int d = 1; d < static_cast<int>(group.devices().size()); ++d) {
-    const HostTensor part = group.GetGradient(name, d);
-    for (int64_t i = 0; i < sum.elements(); ++i) sum.Set(i, sum.At(i) + part.At(i));
-  }
-  return sum;
-}
-
 // Outputs, gradients and running statistics of both after forward and backward of a batch.
 inline void ExpectEqual(ExecutorGroup* group, ExecutorGroup* expected, const Batch& batch,
                         const std::vector<HostTensor>& head_gradients = {}, double tolerance = 2e-5) {
@@ -87,7 +63,7 @@ inline void ExpectEqual(ExecutorGroup* group, ExecutorGroup* expected, const Bat
   }
   for (const std::string& name : expected->param_names()) {
     if (expected->grad_req(name) == GradReq::kNull) continue;
-    EXPECT_LE(MaxAbsDiff(SumOf(*group, name), SumOf(*expected, name)), tolerance) << name;
+    EXPECT_LE(MaxAbsDiff(SumOfGradients(*group, name), SumOfGradients(*expected, name)), tolerance) << name;
   }
   HostTensorMap aux, expected_aux;
   group->GetParams(nullptr, &aux);

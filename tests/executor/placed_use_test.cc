@@ -21,7 +21,7 @@ TEST(Placed, StatesStatisticsAndFixedParameters) {
   options.fixed_params = {"fc2_bias", "bn1_gamma", "bn1_beta"};
   PlacedExecutorGroup group(net, options);
   const auto one = Unplaced(net, options);
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   EXPECT_EQ(group.DevicesOf("bn2_running_mean"), options.placements.at("high"));
   const std::vector<HostTensor> states = {RandomTensor({6, 4}, 1), RandomTensor({6, 4}, 2)};
   for (int step = 0; step < 3; ++step) {
@@ -67,11 +67,11 @@ TEST(Placed, GradientsAddUpWhereAsked) {
   options.grad_req = GradReq::kAdd;
   PlacedExecutorGroup group(c.net, options);
   const auto one = Unplaced(c.net, options);
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   for (uint64_t seed = 0; seed < 3; ++seed) ExpectEqual(&group, one.get(), RandomBatchOf(c, 7, seed), {}, 1e-4);
   group.ZeroGradients();
-  EXPECT_EQ(MaxAbsDiff(SumOf(group, "conv1_weight"), HostTensor(DType::kFloat32, {4, 1, 3, 3})), 0);
-  EXPECT_EQ(MaxAbsDiff(SumOf(group, "fc2_bias"), HostTensor(DType::kFloat32, {5})), 0);
+  EXPECT_EQ(MaxAbsDiff(SumOfGradients(group, "conv1_weight"), HostTensor(DType::kFloat32, {4, 1, 3, 3})), 0);
+  EXPECT_EQ(MaxAbsDiff(SumOfGradients(group, "fc2_bias"), HostTensor(DType::kFloat32, {5})), 0);
 }
 
 TEST(Placed, WatchedValuesComeInTheOrderOfTheWhole) {
@@ -79,7 +79,7 @@ TEST(Placed, WatchedValuesComeInTheOrderOfTheWhole) {
   const GroupOptions options = OptionsOf(1, {c.data}, {c.label});
   PlacedExecutorGroup group(c.net, options);
   const auto one = Unplaced(c.net, options);
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   const std::string pattern = "(fc|tanh|softmax).*";
   for (ExecutorGroup* g : {static_cast<ExecutorGroup*>(&group), one.get()}) g->Watch(pattern);
   ExpectEqual(&group, one.get(), RandomBatchOf(c, 7, 1));
@@ -112,7 +112,7 @@ TEST(Placed, WatchedValuesInFormatsOfKernelsKeepTheirOrder) {
   const Case c = {"convolutions", net, {"data", {4, 3, 8, 8}}, {"softmax_label", {4}}, 5};
   PlacedExecutorGroup group(c.net, OptionsOf(1, {c.data}, {c.label}));
   const auto one = Unplaced(c.net, OptionsOf(1, {c.data}, {c.label}));
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   group.Watch(".*");
   group.ForwardBackward(std::make_shared<const Batch>(RandomBatchOf(c, 4, 1)));
   std::vector<std::string> forward;
@@ -134,7 +134,7 @@ TEST(Placed, TheHostDoesNotWaitBetweenStages) {
   options.engine = MakeThreadedEngine();
   PlacedExecutorGroup group(Mlp(), options);
   const auto one = Unplaced(Mlp(), options);
-  InitialiseEqually(&group, one.get(), 3);
+  InitialiseEqually({&group, one.get()}, 3);
   const auto batch = std::make_shared<const Batch>(RandomBatch(7, 4, 3, 1));
   group.ForwardBackward(batch);
   options.engine->WaitAll();
@@ -143,7 +143,7 @@ TEST(Placed, TheHostDoesNotWaitBetweenStages) {
   sim::Release(Sim(6));
   for (int step = 0; step < 4; ++step) one->ForwardBackward(batch);
   EXPECT_LT(MaxAbsDiff(group.Outputs()[0].ToHost(), one->Outputs()[0].ToHost()), 2e-5);
-  EXPECT_LT(MaxAbsDiff(SumOf(group, "fc1_weight"), SumOf(*one, "fc1_weight")), 2e-5);
+  EXPECT_LT(MaxAbsDiff(SumOfGradients(group, "fc1_weight"), SumOfGradients(*one, "fc1_weight")), 2e-5);
 }
 
 TEST(Placed, ParametersGoInAndOutByName) {
@@ -222,7 +222,7 @@ TEST(Placed, ReplicasAreChecked) {
   options.placements = {{"low", {ApartDevice(0), ApartDevice(2)}}, {"high", {ApartDevice(1), ApartDevice(3)}}};
   PlacedExecutorGroup group(Mlp(), options);
   const auto one = Unplaced(Mlp(), options);
-  InitialiseEqually(&group, one.get(), 1);
+  InitialiseEqually({&group, one.get()}, 1);
   HostTensorMap params;
   group.GetParams(&params, nullptr, ReplicaMerge::kCheck);
   const std::vector<ReplicatedParam> all = group.params();

@@ -1,7 +1,6 @@
 // Models that were saved and loaded are the same.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstring>
 #include <limits>
 

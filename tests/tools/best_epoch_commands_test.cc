@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "tests/tools/program.h"
@@ -12,20 +11,14 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 // Without steps no epoch becomes better.
 const Words kLearn = {"--optimizer", "sgd(lr=0.1)"}, kStandStill = {"--optimizer", "sgd(lr=0)"};
 
 class BestEpochCommandsTest : public ProgramTest {
  protected:
   static std::vector<json> Events(const Outcome& outcome, const std::string& event) {
-    std::vector<json> events;
-    std::istringstream lines(outcome.out);
-    for (std::string line; std::getline(lines, line);) {
-      if (json one = json::parse(line); one.at("event") == event) events.push_back(std::move(one));
-    }
+    std::vector<json> events = Lines(outcome.out);
+    std::erase_if(events, [&](const json& one) { return one.at("event") != event; });
     return events;
   }
   static std::string FileOf(int step) {
@@ -34,7 +27,7 @@ class BestEpochCommandsTest : public ProgramTest {
   }
   json Test(const Words& more) const {
     const Words run = std::ranges::count(more, "--checkpoints") > 0 ? Words{} : Words{"--checkpoints", "run"};
-    return json::parse(Succeeds(Words{"test", "--json"} + run + more).out);
+    return Json(Words{"test", "--json"} + run + more);
   }
 };
 
@@ -57,7 +50,7 @@ TEST_F(BestEpochCommandsTest, ItsCheckpointIsKeptTestedAndGoneOnWith) {
   const std::string first = verified.out.substr(0, verified.out.find('\n'));
   EXPECT_NE(first.find(", of the best epoch so far"), std::string::npos) << verified;
   EXPECT_EQ(verified.out.find("best", first.size()), std::string::npos) << verified;
-  EXPECT_EQ(json::parse(Succeeds({"verify", "--json", "run/" + file}).out).at("best"), true);
+  EXPECT_EQ(Json({"verify", "--json", "run/" + file}).at("best"), true);
 
   const Outcome back = Succeeds(Words{"train", "--resume", "best", "--epochs", "4", "--json"} + run);
   EXPECT_EQ(Events(back, "epoch").at(0).at("step"), best.at("step").get<int>() + 2);
@@ -101,8 +94,7 @@ TEST_F(BestEpochCommandsTest, TheBestModelIsThatOfTheWholeRun) {
     const json best = Test({"--checkpoints", folder, "--which", "best"});
     for (const std::string file : {"kept_a.pb", "kept_b.pb"}) {
       EXPECT_EQ(
-          json::parse(Succeeds({"test", "--json", "--weights", file, "--data", "digits", "--test-digits", "50"}).out)
-              .at("cross-entropy"),
+          Json({"test", "--json", "--weights", file, "--data", "digits", "--test-digits", "50"}).at("cross-entropy"),
           best.at("cross-entropy"));
     }
     // It is this run's past that wrote it.

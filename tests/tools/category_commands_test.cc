@@ -8,9 +8,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 class CategoryCommandsTest : public ProgramTest {
  protected:
   // 90 things whose kind is that of their colour, but for large ones.
@@ -36,14 +33,14 @@ class CategoryCommandsTest : public ProgramTest {
     return count;
   }
   json Predict(const Words& model, const std::string& data) const {
-    return json::parse(Succeeds(Words{"predict", "--json", "--show", "100", "--data", data} + model).out);
+    return Json(Words{"predict", "--json", "--show", "100", "--data", data} + model);
   }
   const std::string kData = "csv:things.csv?label=kind&categories=colour,shop&scale=standard";
 };
 
 TEST_F(CategoryCommandsTest, AreColumnsThatGoWithTheModel) {
   Succeeds(Train(kData, 30, {"--save", "m.pb"}));
-  EXPECT_GT(json::parse(Succeeds({"test", "--json", "--test-part", "1"}).out).at("accuracy"), 0.95);
+  EXPECT_GT(Json({"test", "--json", "--test-part", "1"}).at("accuracy"), 0.95);
   const Outcome shown = Succeeds({"inspect", "--model", "m.pb"});
   EXPECT_NE(shown.out.find("\npreprocessing\n  categories colour:blue|green|red,shop:A%2c B|C\n"), std::string::npos)
       << shown;

@@ -24,7 +24,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
 using ChoicesTest = ProgramTest;
 
 struct Setting {

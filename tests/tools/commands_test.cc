@@ -15,20 +15,15 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-using CommandsTest = ProgramTest;
-
-// Of a log, or of a training, without the line that it begins with (tests/tools/seeing_test.cc).
-std::vector<json> Lines(const std::string& text) {
-  std::vector<json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(json::parse(line));
-    if (lines.back().value("event", "") == "start") lines.pop_back();
+class CommandsTest : public ProgramTest {
+ protected:
+  // Of a log, or of a training, without the line that it begins with (tests/tools/seeing_test.cc).
+  static std::vector<json> Lines(const std::string& text) {
+    std::vector<json> lines = ProgramTest::Lines(text);
+    std::erase_if(lines, [](const json& line) { return line.value("event", "") == "start"; });
+    return lines;
   }
-  return lines;
-}
+};
 
 const Words kTestDigits = {"--test-digits", "50", "--threads", "1"};
 
@@ -56,7 +51,7 @@ TEST_F(CommandsTest, TrainTestPredictInspect) {
   EXPECT_EQ(lines[2].at("test"), lines[1].at("test"));
   EXPECT_EQ(lines[2].at("checkpoint"), "bindery-checkpoints/step-0000000004.ckpt");
 
-  const json tested = json::parse(Succeeds(Words{"test", "--json"} + kTestDigits).out);
+  const json tested = Json(Words{"test", "--json"} + kTestDigits);
   EXPECT_EQ(tested.at("samples"), 50);
   EXPECT_EQ(tested.at("accuracy"), lines[2].at("test").at("accuracy"));
   EXPECT_EQ(tested.at("cross-entropy"), lines[2].at("test").at("cross-entropy"));
@@ -81,7 +76,7 @@ TEST_F(CommandsTest, TrainTestPredictInspect) {
   EXPECT_EQ(right / 50.0, tested.at("accuracy"));
   std::getline(list, header);
   EXPECT_EQ(header, "sample,class,probability,label,name,label_name,record");
-  const json predicted = json::parse(Succeeds(Words{"predict", "--show=50", "--json"} + kTestDigits).out);
+  const json predicted = Json(Words{"predict", "--show=50", "--json"} + kTestDigits);
   ASSERT_EQ(predicted.size(), 50u);
   for (size_t i = 0; i < classes.size(); ++i) {
     std::string line;
@@ -94,12 +89,12 @@ TEST_F(CommandsTest, TrainTestPredictInspect) {
     EXPECT_EQ(predicted[i].at("label"), labels[i]);
     EXPECT_EQ(std::stof(line.substr(begin.size())), predicted[i].at("probability").get<float>());
   }
-  EXPECT_EQ(json::parse(Succeeds(Words{"predict", "--show=3", "--json"} + kTestDigits).out).size(), 3u);
+  EXPECT_EQ(Json(Words{"predict", "--show=3", "--json"} + kTestDigits).size(), 3u);
 }
 
 TEST_F(CommandsTest, MinimumAccuracy) {
   Succeeds(Training(1));
-  const double accuracy = json::parse(Succeeds(Words{"test", "--json"} + kTestDigits).out).at("accuracy");
+  const double accuracy = Json(Words{"test", "--json"} + kTestDigits).at("accuracy");
   const auto above = std::to_string(accuracy + 0.01), below = std::to_string(accuracy - 0.01);
   EXPECT_NE(Fails(9, "is below", Words{"test", "--min-accuracy", above} + kTestDigits).out, "");
   Succeeds(Words{"test", "--min-accuracy", below} + kTestDigits);
@@ -113,7 +108,7 @@ TEST_F(CommandsTest, SavedModelsHoldWhatWasTrained) {
     EXPECT_EQ(Succeeds(Words{"test", "--json", "--weights", file} + kTestDigits).out, expected);
     EXPECT_EQ(Succeeds(Words{"test", "--json", "--model", file} + kTestDigits).out, expected);
     EXPECT_EQ(Succeeds(Words{"test", "--json", "--model", "mlp", "--weights", file} + kTestDigits).out, expected);
-    const json described = json::parse(Succeeds({"inspect", "--json", "--model", file}).out);
+    const json described = Json({"inspect", "--json", "--model", file});
     EXPECT_EQ(described.at("parameters"), 109386);
     EXPECT_EQ(described.at("outputs"), json({"softmax_output"}));
   }
@@ -150,7 +145,7 @@ TEST_F(CommandsTest, LogsKeepsTheBestAndStopsEarly) {
     best_epoch = i + 1;
   }
   EXPECT_EQ(best_epoch, epochs - 2);
-  const json tested = json::parse(Succeeds(Words{"test", "--json", "--weights", "best.pb"} + kTestDigits).out);
+  const json tested = Json(Words{"test", "--json", "--weights", "best.pb"} + kTestDigits);
   EXPECT_EQ(tested.at("accuracy"), best);
 
   // It has stopped for good; a log loses nothing by that.
@@ -162,14 +157,12 @@ TEST_F(CommandsTest, LogsKeepsTheBestAndStopsEarly) {
 
 TEST_F(CommandsTest, OnnxModelsAreModels) {
   Succeeds(Training(1, {"--save", "model.onnx"}));
-  const auto tested = [&](const Words& which) {
-    return json::parse(Succeeds(Words{"test", "--json"} + which + kTestDigits).out);
-  };
+  const auto tested = [&](const Words& which) { return Json(Words{"test", "--json"} + which + kTestDigits); };
   const json expected = tested({}), got = tested({"--model", "model.onnx"});
   EXPECT_EQ(got.at("accuracy"), expected.at("accuracy"));
   EXPECT_NEAR(got.at("cross-entropy"), expected.at("cross-entropy"), 1e-5);
   Succeeds(Words{"predict", "--model", "model.onnx"} + kTestDigits);
-  const json described = json::parse(Succeeds({"inspect", "--json", "--model", "model.onnx"}).out);
+  const json described = Json({"inspect", "--json", "--model", "model.onnx"});
   EXPECT_EQ(described.at("parameters"), 109386);
   Succeeds({"train", "--train-digits", "100", "--test-digits", "50", "--epochs", "1", "--checkpoints=", "--model",
             "model.onnx", "--save", "more.onnx"});
@@ -272,7 +265,7 @@ TEST_F(CommandsTest, DescribesOperatorsAsTheDocumentationHasThem) {
       << "to write it anew: bazel run //tools:bindery -- operators > docs/operators.md";
   const std::vector<json> all = Lines(Succeeds({"operators", "--json"}).out);
   EXPECT_GE(all.size(), 190u);
-  const json softmax = json::parse(Succeeds({"operators", "--only", "Softmax", "--json"}).out);
+  const json softmax = Json({"operators", "--only", "Softmax", "--json"});
   EXPECT_EQ(std::count(all.begin(), all.end(), softmax), 1);
   EXPECT_EQ(softmax.at("attributes").at(1).at("name"), "temperature");
   EXPECT_NE(Succeeds({"operators", "--only", "Softmax"}).out.find("## Softmax\n"), std::string::npos);
@@ -280,12 +273,12 @@ TEST_F(CommandsTest, DescribesOperatorsAsTheDocumentationHasThem) {
 }
 
 TEST_F(CommandsTest, DescribesModelsAndDevices) {
-  const json devices = json::parse(Succeeds({"devices", "--json"}).out);
+  const json devices = Json({"devices", "--json"});
   EXPECT_EQ(devices.at("devices").at(0).at("name"), "cpu");
   EXPECT_GE(devices.at("devices").at(0).at("cores"), 1);
   EXPECT_EQ(devices.at("devices").size() == 1, devices.at("cuda").at("problem") != "");  // GPUs, or why there are none
   EXPECT_NE(Succeeds({"devices"}).out.find("cpu"), std::string::npos);
-  const json mlp = json::parse(Succeeds({"inspect", "--model", "mlp", "--json"}).out);
+  const json mlp = Json({"inspect", "--model", "mlp", "--json"});
   EXPECT_EQ(mlp.at("model"), "mlp");
   EXPECT_EQ(mlp.at("parameters"), 109386);
   EXPECT_EQ(mlp.at("auxiliary"), 0);
@@ -338,7 +331,7 @@ TEST_F(CommandsTest, MetricsWithoutAValue) {
   EXPECT_EQ(ModelFiles("pcc.pb").size(), 1u);
   const Words test = Words{"test", "--weights", "pcc.pb", "--metrics", "accuracy,pcc(classes=10)"} + kTestDigits;
   EXPECT_NE(Fails(0, "test pcc has no value", test).out.find(", pcc --\n"), std::string::npos);
-  EXPECT_TRUE(json::parse(Succeeds(test + Words{"--json"}).out).at("pcc").is_null());
+  EXPECT_TRUE(Json(test + Words{"--json"}).at("pcc").is_null());
 }
 
 // Where there is too little to begin with, an error says so; oneDNN would crash.

@@ -16,8 +16,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class DataCommandsTest : public ProgramTest {
@@ -40,20 +38,19 @@ class DataCommandsTest : public ProgramTest {
 TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
   const Outcome trained = Succeeds(Train("csv:flowers.csv?label=species", 30));
   EXPECT_NE(trained.err.find("108 samples of (1, 1, 2), tested on 12"), std::string::npos) << trained;
-  const json tested = json::parse(Succeeds({"test", "--json", "--data", "csv:flowers.csv"}).out);
+  const json tested = Json({"test", "--json", "--data", "csv:flowers.csv"});
   EXPECT_EQ(tested.at("samples"), 12);
   EXPECT_EQ(tested.at("accuracy"), 1.0);
   // All of another file, in which a species is missing: it is called as in the training.
   Write("more.csv", "6,1,tulip\n2,1,rose\n");
-  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--data", "csv:more.csv", "--test-part", "1"}).out).at("accuracy"),
-            1.0);
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:more.csv"}).out);
+  EXPECT_EQ(Json({"test", "--json", "--data", "csv:more.csv", "--test-part", "1"}).at("accuracy"), 1.0);
+  const json predicted = Json({"predict", "--json", "--data", "csv:more.csv"});
   EXPECT_EQ(predicted.at(0).at("name"), "tulip");
   EXPECT_EQ(predicted.at(0).at("label"), 2);
   EXPECT_EQ(predicted.at(0).at("label_name"), "tulip");
   EXPECT_FALSE(predicted.at(0).contains("record"));
   Write("unlabelled.csv", "6,1\n");
-  const json unlabelled = json::parse(Succeeds({"predict", "--json", "--data", "csv:unlabelled.csv?label=none"}).out);
+  const json unlabelled = Json({"predict", "--json", "--data", "csv:unlabelled.csv?label=none"});
   EXPECT_EQ(unlabelled.at(0).at("name"), "tulip");
   EXPECT_EQ(unlabelled.at(0).at("label"), nullptr);
   EXPECT_EQ(predicted.at(1).at("class"), 1);
@@ -74,7 +71,7 @@ TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
 TEST_F(DataCommandsTest, PredictsAllOfWhatItIsGiven) {
   Succeeds(Train("csv:flowers.csv?label=species", 1));
   const auto count = [&](const Words& more) {
-    return json::parse(Succeeds(Words{"predict", "--json", "--show", "1000"} + more).out).size();
+    return Json(Words{"predict", "--json", "--show", "1000"} + more).size();
   };
   const Words data = {"--data", "csv:flowers.csv"};
   EXPECT_EQ(count({}), 12u);
@@ -86,7 +83,7 @@ TEST_F(DataCommandsTest, PredictsAllOfWhatItIsGiven) {
   EXPECT_EQ(count({"--data", "data.prototxt"}), 30u);
   Write("data.prototxt", "train: \"csv:flowers.csv\" test: \"csv:flowers.csv?shard=0/3\"");
   EXPECT_EQ(count({"--data", "data.prototxt"}), 40u);
-  EXPECT_EQ(json::parse(Succeeds(Words{"test", "--json"} + data).out).at("samples"), 12);
+  EXPECT_EQ(Json(Words{"test", "--json"} + data).at("samples"), 12);
   const auto said = [&](const Words& command, const std::string& text) {
     EXPECT_TRUE(Succeeds(command + data).err.ends_with("; data: " + text + "csv:flowers.csv\n"));
   };
@@ -178,14 +175,14 @@ TEST_F(DataCommandsTest, PredictsImagesWithoutClasses) {
   WriteImageFolder(DrawDigits(40, 1), PathOf("tr"));
   WriteImageFolder(DrawDigits(3, 1, 1 << 20), PathOf("te"));
   fs::create_directory(PathOf("new"));
-  std::vector<std::string> files;
+  Words files;
   for (const auto& entry : fs::recursive_directory_iterator(PathOf("te"))) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   }
   for (const std::string& file : files) fs::copy(file, PathOf("new"));
   Succeeds(Train("images:tr", 1));
-  const json labelled = json::parse(Succeeds({"predict", "--json", "--test-data", "images:te"}).out);
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "images:new"}).out);
+  const json labelled = Json({"predict", "--json", "--test-data", "images:te"});
+  const json predicted = Json({"predict", "--json", "--data", "images:new"});
   ASSERT_EQ(predicted.size(), 3u);
   std::multiset<float> expected, probabilities;  // in another order
   for (size_t i = 0; i < 3; ++i) {
@@ -194,7 +191,7 @@ TEST_F(DataCommandsTest, PredictsImagesWithoutClasses) {
   }
   EXPECT_TRUE(std::ranges::equal(probabilities, expected, [](float a, float b) { return std::abs(a - b) < 1e-5f; }));
   const std::string one = "images:" + files[0];
-  EXPECT_EQ(json::parse(Succeeds({"predict", "--json", "--data", one}).out).size(), 1u);
+  EXPECT_EQ(Json({"predict", "--json", "--data", one}).size(), 1u);
   EXPECT_NE(Succeeds({"predict", "--data", one}).out.find("      -  " + files[0] + "\n"), std::string::npos);
   for (const std::string& data : {std::string("images:new"), one}) {
     Fails(4, "can be predicted, but neither trained nor tested on", {"test", "--test-data", data});
@@ -214,7 +211,7 @@ TEST_F(DataCommandsTest, PredictionsTellLabelsAndFiles) {
   fs::copy(fs::directory_iterator(PathOf("tr/0"))->path(), PathOf("te/0/1.png"));
   fs::copy(PathOf("te/0/1.png"), PathOf("te/" + odd + "/2.png"));
   const Words predict = {"predict", "--test-data", "images:te", "--top", "3"};
-  const json samples = json::parse(Succeeds(predict + Words{"--json", "--output", "list.csv"}).out);
+  const json samples = Json(predict + Words{"--json", "--output", "list.csv"});
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0].at("label"), 0);
   EXPECT_EQ(samples[0].at("label_name"), "0");
@@ -256,18 +253,14 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
   // But for the names of their data files.
   EXPECT_EQ(std::regex_replace(Read("whole.prototxt"), std::regex("whole\\.prototxt"), "cut.prototxt"),
             Read("cut.prototxt"));
-  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).out)
-                .at("samples"),
-            4);
+  EXPECT_EQ(Json({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).at("samples"), 4);
   Write("images/b/3.png", "no image");
   const Outcome skipped = Succeeds({"test", "--weights", "cut.prototxt", "--data", "data.prototxt"});
   EXPECT_NE(skipped.err.find("skipping a damaged sample: \"images/b/3.png\": neither a JPEG nor a PNG image"),
             std::string::npos)
       << skipped;
   EXPECT_TRUE(skipped.out.starts_with("5 samples, of which 1 damaged and skipped: ")) << skipped;
-  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).out)
-                .at("skipped"),
-            1);
+  EXPECT_EQ(Json({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).at("skipped"), 1);
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image",
         {"test", "--weights", "cut.prototxt", "--data", "images:images", "--test-part", "1"});
   // The same by the command line alone: a training goes on without it, or ends.
@@ -301,7 +294,7 @@ TEST_F(DataCommandsTest, DescribedFoldersOfIdxFiles) {
   Succeeds({"train", "--model", "mlp", "--epochs", "1", "--threads", "1", "--data", "data.prototxt", "--checkpoints",
             "run", "--save", "read.pb"});
   EXPECT_EQ(LoadModel(PathOf("read.pb")).params, LoadModel(PathOf("drawn.pb")).params);
-  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--checkpoints", "run"}).out).at("samples"), 50);
+  EXPECT_EQ(Json({"test", "--json", "--checkpoints", "run"}).at("samples"), 50);
 }
 
 TEST_F(DataCommandsTest, DescribedText) {

@@ -17,7 +17,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class DataErrorsTest : public ProgramTest {

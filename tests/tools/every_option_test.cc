@@ -14,8 +14,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
-
 // A test's source, or a part of the manual page without its escapes.
 class EveryOptionTest : public ProgramTest {
  protected:

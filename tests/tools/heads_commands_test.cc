@@ -13,9 +13,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 class HeadsCommandsTest : public ProgramTest {
  protected:
   // 80 points; is x above y?
@@ -29,7 +26,7 @@ class HeadsCommandsTest : public ProgramTest {
   }
   json Answers(const Words& model) const {
     const Words all = {"--data", kData, "--test-part", "1", "--show", "80", "--json"};
-    return json::parse(Succeeds(Words{"predict"} + model + all).out);
+    return Json(Words{"predict"} + model + all);
   }
   // One score of each point.
   static Symbol Score() {
@@ -43,7 +40,7 @@ TEST_F(HeadsCommandsTest, ASigmoid) {
   SaveModel({.symbol = LogisticRegressionOutput(Score(), Variable("softmax_label"), {}, "out")}, PathOf("above.pb"));
   Succeeds({"train", "--model", "above.pb", "--data", kData, "--epochs", "60", "--batch-size", "16", "--threads", "1",
             "--optimizer", "adam(lr=0.05)", "--save", "above.onnx", "--quiet"});
-  const json tested = json::parse(Succeeds({"test", "--confusion", "--json", "--test-part", "1"}).out);
+  const json tested = Json({"test", "--confusion", "--json", "--test-part", "1"});
   const json& confusion = tested.at("confusion");
   ASSERT_EQ(confusion.size(), 2u) << tested;
   EXPECT_EQ(tested.at("unjudged"), 0);
@@ -71,8 +68,7 @@ TEST_F(HeadsCommandsTest, ASigmoid) {
     EXPECT_NEAR(of_file[i].at("probability").get<double>(), answers[i].at("probability").get<double>(), 1e-5);
   }
   const Words on_all = {"--data", kData, "--test-part", "1"};
-  const json again =
-      json::parse(Succeeds(Words{"test", "--model", "above.onnx", "--confusion", "--json"} + on_all).out);
+  const json again = Json(Words{"test", "--model", "above.onnx", "--confusion", "--json"} + on_all);
   EXPECT_EQ(again.at("confusion"), confusion);
 }
 
@@ -107,8 +103,7 @@ TEST_F(HeadsCommandsTest, LabelsThatAreSmoothed) {
   const HostTensor probabilities = ReadNpy(PathOf("scores.npy"));
   double sum = 0;
   for (int i = 0; i < 60; ++i) sum -= std::log(probabilities.At(3 * i + i % 3));
-  EXPECT_NEAR(json::parse(Succeeds(Words{"test", "--json"} + all).out).at("cross-entropy").get<double>(), sum / 60,
-              1e-5);
+  EXPECT_NEAR(Json(Words{"test", "--json"} + all).at("cross-entropy").get<double>(), sum / 60, 1e-5);
   // It stays so in the run and in the file, until another is said.
   Succeeds({"train", "--resume", "--checkpoints", "smooth0.3", "--epochs", "6", "--quiet"});
   Fails(5, "another graph",
@@ -140,12 +135,12 @@ TEST_F(HeadsCommandsTest, OneNumberOfAModelFromElsewhere) {
   for (const char* file : {"price.onnx", "price.pb"}) {
     SaveModel(model, PathOf(file));
     const std::string data = "csv:goods.csv";
-    const json answers = json::parse(Succeeds({"predict", "--model", file, "--data", data, "--json"}).out);
+    const json answers = Json({"predict", "--model", file, "--data", data, "--json"});
     EXPECT_FLOAT_EQ(answers.at(0).at("values").at("value").get<float>(), 0.75) << answers;
     EXPECT_FLOAT_EQ(answers.at(1).at("values").at("value").get<float>(), 0) << answers;
   }
   const Words test = {"test", "--json", "--model", "price.onnx", "--data", "csv:goods.csv", "--test-part", "1"};
-  EXPECT_NEAR(json::parse(Succeeds(test).out).at("rmse").get<double>(), 0, 1e-6);
+  EXPECT_NEAR(Json(test).at("rmse").get<double>(), 0, 1e-6);
 }
 
 // Answers for each pixel are no list of classes.
@@ -165,7 +160,7 @@ TEST_F(HeadsCommandsTest, AClassForEachPixel) {
     EXPECT_EQ(std::ranges::count(Files(), "answers.csv"), 0);
     EXPECT_EQ(Succeeds(predict + Words{"--output", "answers.npy"}).out, "answers.npy: (3, 2, 4, 4)\n");
     EXPECT_EQ(ReadNpy(PathOf("answers.npy")).shape(), Shape({3, 2, 4, 4}));
-    EXPECT_EQ(json::parse(Succeeds(predict + Words{"--output", "answers.npy", "--json"}).out),
+    EXPECT_EQ(Json(predict + Words{"--output", "answers.npy", "--json"}),
               json({{"file", "answers.npy"}, {"shape", {3, 2, 4, 4}}}));
   }
 }

@@ -6,8 +6,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
-
 constexpr int kSamples = 40, kLength = 5, kWords = 9, kClasses = 3;
 
 HostTensor Ramp(const Shape& shape) {

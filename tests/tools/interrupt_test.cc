@@ -10,8 +10,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
-
 class InterruptTest : public ProgramTest {
  protected:
   // Starts a training that saves a checkpoint after every step, and sends the signal after the first.

@@ -13,8 +13,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 // A file in a tar archive, as POSIX has it (ustar): a header of 512 bytes, and the content in blocks of as many.
@@ -122,13 +120,13 @@ TEST_F(KindsTest, TrainWithTensorBoardTestAndPredict) {
     EXPECT_EQ(values.contains("test/0"), kind.images);
     EXPECT_TRUE(values.contains("_hparams_/session_start_info"));
 
-    const json tested = json::parse(Succeeds(Words{"test", "--json"} + run).out);
+    const json tested = Json(Words{"test", "--json"} + run);
     EXPECT_EQ(tested.at("samples"), kind.tested);
     EXPECT_NEAR(tested.at("cross-entropy").get<double>(), values["validation/cross-entropy"].simple_value(), 1e-5);
     if (kind.name == "text") {
       EXPECT_EQ(Succeeds(Words{"generate", "--prompt", "ab", "--length", "3"} + run).out.substr(0, 2), "ab");
     } else {
-      EXPECT_FALSE(json::parse(Succeeds(Words{"predict", "--json"} + run).out).empty());
+      EXPECT_FALSE(Json(Words{"predict", "--json"} + run).empty());
     }
   }
 }
@@ -144,13 +142,12 @@ TEST_F(KindsTest, TestDataOfAnyKind) {
     const auto on = [&](const std::string& data, const std::string& command = "test") {
       return Words{command, "--json", "--checkpoints", run, "--test-data", data};
     };
-    EXPECT_EQ(json::parse(Succeeds(on("images:pictures/train")).out).at("samples"), kSamples);
-    const json images = json::parse(Succeeds(on("images:pictures/test")).out);
+    EXPECT_EQ(Json(on("images:pictures/train")).at("samples"), kSamples);
+    const json images = Json(on("images:pictures/test"));
     EXPECT_EQ(images.at("samples"), 20);
-    EXPECT_NEAR(images.at("cross-entropy").get<double>(),
-                json::parse(Succeeds(on("idx")).out).at("cross-entropy").get<double>(), 1e-5);
-    EXPECT_EQ(json::parse(Succeeds(on("digits")).out).at("samples"), 2000);
-    const json predicted = json::parse(Succeeds(on("images:pictures/test", "predict")).out);
+    EXPECT_NEAR(images.at("cross-entropy").get<double>(), Json(on("idx")).at("cross-entropy").get<double>(), 1e-5);
+    EXPECT_EQ(Json(on("digits")).at("samples"), 2000);
+    const json predicted = Json(on("images:pictures/test", "predict"));
     EXPECT_TRUE(predicted.at(0).at("record").get<std::string>().starts_with("pictures/test/0/")) << predicted;
     Fails(4, "folder \"nowhere\"", on("images:nowhere"));
     Fails(4, "\"nowhere\" is neither a folder nor", on("nowhere"));
@@ -162,9 +159,7 @@ TEST_F(KindsTest, TestDataOfAnyKind) {
   Succeeds(Words{"train", "--model", "gpt(layers=1, width=16, heads=2, context=8)", "--data", "text:text"} + quick +
            Words{"text-run"});
   Write("more", "abcabcabcabcabcab");
-  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--checkpoints", "text-run", "--test-data", "text:more"}).out)
-                .at("samples"),
-            2);
+  EXPECT_EQ(Json({"test", "--json", "--checkpoints", "text-run", "--test-data", "text:more"}).at("samples"), 2);
   Fails(4, "cannot read \"nowhere\"", {"test", "--checkpoints", "text-run", "--test-data", "text:nowhere"});
 }
 

@@ -1,23 +1,13 @@
 // Commands where memory is what counts: batches in pieces, the largest that fits; and epochs of some batches.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/tools/program.h"
 
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 using MemoryCommandsTest = ProgramTest;
-
-std::vector<json> Lines(const std::string& text) {
-  std::vector<json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
-  return lines;
-}
 
 // The bytes behind a word of a report.
 int64_t BytesOf(const std::string& report, const std::string& what) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "symbol/model.h"
 #include "tests/tools/program.h"
@@ -14,8 +13,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class PartsTest : public ProgramTest {
@@ -38,12 +35,9 @@ class PartsTest : public ProgramTest {
     WriteIdxImages(train, path("train-images-idx3-ubyte"), path("train-labels-idx1-ubyte"));
     WriteIdxImages(test, path("t10k-images-idx3-ubyte"), path("t10k-labels-idx1-ubyte"));
   }
-  json Json(const Words& words) const { return json::parse(Succeeds(words + Words{"--json"}).out); }
+  json Json(const Words& words) const { return ProgramTest::Json(words + Words{"--json"}); }
   std::vector<json> Lines(const Words& words) const {
-    std::istringstream stream(Succeeds(words + Words{"--json"}).out);
-    std::vector<json> lines;
-    for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
-    return lines;
+    return ProgramTest::Lines(Succeeds(words + Words{"--json"}).out);
   }
   std::vector<int> Classes(const Words& options) const {
     std::vector<int> classes;

@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "symbol/model.h"
 #include "tests/tools/program.h"
@@ -27,13 +25,11 @@ class ProcessesCommandsTest : public ProgramTest {
     if (outcome.status != 0) GTEST_SKIP() << "mpirun cannot start two processes here: " << outcome;
   }
 
-  Outcome Run(int processes, const std::vector<std::string>& command) const {
+  Outcome Run(int processes, const Words& command) const {
     return Process(Mpirun(processes) + command, folder()).Wait(std::chrono::seconds(120));
   }
-  Outcome InProcesses(int processes, const std::vector<std::string>& arguments) const {
-    return Run(processes, Command(arguments));
-  }
-  static std::vector<std::string> Mpirun(int processes) {
+  Outcome InProcesses(int processes, const Words& arguments) const { return Run(processes, Command(arguments)); }
+  static Words Mpirun(int processes) {
     return {kMpirun,
             "--allow-run-as-root",
             "--oversubscribe",
@@ -62,8 +58,8 @@ int Count(const std::string& text, const std::string& word) {
 }
 
 TEST_F(ProcessesCommandsTest, TrainAsOneProcess) {
-  const std::vector<std::string> more = {"--optimizer", "sgd(lr=0.05, momentum=0.9)", "--save", "many.pb"};
-  const Outcome many = InProcesses(2, Training(2, std::vector<std::string>{"--device", "cpu"} + more));
+  const Words more = {"--optimizer", "sgd(lr=0.05, momentum=0.9)", "--save", "many.pb"};
+  const Outcome many = InProcesses(2, Training(2, Words{"--device", "cpu"} + more));
   ASSERT_EQ(many.status, 0) << many;
   EXPECT_EQ(Count(many.out, "\nresult\n"), 1) << many;
   EXPECT_NE(many.out.find("cpu in each of 2 processes"), std::string::npos) << many;

@@ -39,7 +39,7 @@ std::ostream& operator<<(std::ostream& stream, const Outcome& outcome) {
   return stream << "status " << outcome.status << "\nstdout:\n" << outcome.out << "\nstderr:\n" << outcome.err;
 }
 
-Process::Process(const std::vector<std::string>& command, const std::string& folder) {
+Process::Process(const Words& command, const std::string& folder) {
   static int count = 0;
   const std::string output = folder + ".output" + std::to_string(count++);
   out_path_ = output + ".out";
@@ -91,18 +91,16 @@ std::string Process::Err() const { return ReadBytes(err_path_); }
 ProgramTest::ProgramTest() : folder_(NewFolder("bindery")) {}
 ProgramTest::~ProgramTest() { fs::remove_all(folder_); }
 
-std::vector<std::string> ProgramTest::Command(const std::vector<std::string>& arguments) {
+Words ProgramTest::Command(const Words& arguments) {
   const char* sources = std::getenv("TEST_SRCDIR");
   const char* workspace = std::getenv("TEST_WORKSPACE");
   if (sources == nullptr || workspace == nullptr) throw std::runtime_error("run this test with bazel");
-  return std::vector<std::string>{std::string(sources) + "/" + workspace + "/tools/bindery"} + arguments;
+  return Words{std::string(sources) + "/" + workspace + "/tools/bindery"} + arguments;
 }
 
-Outcome ProgramTest::Bindery(const std::vector<std::string>& arguments) const {
-  return Process(Command(arguments), folder_).Wait();
-}
+Outcome ProgramTest::Bindery(const Words& arguments) const { return Process(Command(arguments), folder_).Wait(); }
 
-Outcome ProgramTest::Fails(int status, const std::string& message, const std::vector<std::string>& arguments) const {
+Outcome ProgramTest::Fails(int status, const std::string& message, const Words& arguments) const {
   const Outcome outcome = Bindery(arguments);
   std::string line = "bindery";
   for (const std::string& argument : arguments) line += " '" + argument + "'";
@@ -111,15 +109,27 @@ Outcome ProgramTest::Fails(int status, const std::string& message, const std::ve
   return outcome;
 }
 
-Outcome ProgramTest::WithAddressSpace(int64_t kibibytes, const std::vector<std::string>& arguments) const {
+Outcome ProgramTest::WithAddressSpace(int64_t kibibytes, const Words& arguments) const {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return Bindery(arguments);
 #endif
   const std::string line = "ulimit -v " + std::to_string(kibibytes) + "; exec \"$@\"";
-  return Process(std::vector<std::string>{"/bin/sh", "-c", line, "sh"} + Command(arguments), folder_).Wait();
+  return Process(Words{"/bin/sh", "-c", line, "sh"} + Command(arguments), folder_).Wait();
 }
 
-Outcome ProgramTest::Succeeds(const std::vector<std::string>& arguments) const { return Fails(0, "", arguments); }
+Outcome ProgramTest::Succeeds(const Words& arguments) const { return Fails(0, "", arguments); }
+
+json ProgramTest::Json(const Words& arguments) const {
+  const Outcome outcome = Succeeds(arguments);
+  return outcome.status == 0 ? json::parse(outcome.out) : json();
+}
+
+std::vector<json> ProgramTest::Lines(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
 
 std::string ProgramTest::Read(const std::string& name) const { return ReadBytes(PathOf(name)); }
 
@@ -127,8 +137,8 @@ void ProgramTest::Write(const std::string& name, const std::string& bytes) const
   std::ofstream(PathOf(name), std::ios::binary) << bytes;
 }
 
-std::vector<std::string> ProgramTest::Files(const std::string& folder) const {
-  std::vector<std::string> names;
+Words ProgramTest::Files(const std::string& folder) const {
+  Words names;
   for (const auto& entry : fs::directory_iterator(PathOf(folder))) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -143,12 +153,12 @@ std::map<std::string, std::string> ProgramTest::ModelFiles(const std::string& pa
   return files;
 }
 
-std::vector<std::string> Training(int epochs, const std::vector<std::string>& more) {
-  const std::vector<std::string> words = {"train", "--model", "mlp", "--train-digits", "100", "--test-digits", "50"};
-  return words + std::vector<std::string>{"--epochs", std::to_string(epochs), "--threads", "1"} + more;
+Words Training(int epochs, const Words& more) {
+  const Words words = {"train", "--model", "mlp", "--train-digits", "100", "--test-digits", "50"};
+  return words + Words{"--epochs", std::to_string(epochs), "--threads", "1"} + more;
 }
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+Words operator+(Words a, const Words& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }

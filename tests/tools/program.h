@@ -5,10 +5,14 @@
 
 #include <chrono>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace bindery {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;  // a command, or other texts
 
 struct Outcome {
   int status = -1;       // 128 + n if signal n ended it
@@ -20,7 +24,7 @@ std::ostream& operator<<(std::ostream& stream, const Outcome& outcome);
 class Process {
  public:
   // `command[0]` is the program's path; `folder` becomes its current folder. Standard input is empty.
-  Process(const std::vector<std::string>& command, const std::string& folder);
+  Process(const Words& command, const std::string& folder);
   ~Process();  // ends it
   Process(const Process&) = delete;
 
@@ -42,18 +46,22 @@ class ProgramTest : public testing::Test {
   ProgramTest();
   ~ProgramTest() override;
 
-  static std::vector<std::string> Command(const std::vector<std::string>& arguments);  // the program's path before them
-  Outcome Bindery(const std::vector<std::string>& arguments) const;
+  static Words Command(const Words& arguments);  // the program's path before them
+  Outcome Bindery(const Words& arguments) const;
   // The same, checked: the status is `status` and standard error contains `message`.
-  Outcome Fails(int status, const std::string& message, const std::vector<std::string>& arguments) const;
+  Outcome Fails(int status, const std::string& message, const Words& arguments) const;
   // Under a limit of address space (`ulimit -v`); the sanitizers, which need terabytes of it, run without.
-  Outcome WithAddressSpace(int64_t kibibytes, const std::vector<std::string>& arguments) const;
-  Outcome Succeeds(const std::vector<std::string>& arguments) const;
+  Outcome WithAddressSpace(int64_t kibibytes, const Words& arguments) const;
+  Outcome Succeeds(const Words& arguments) const;
+  // What it prints; `arguments` ask for JSON.
+  json Json(const Words& arguments) const;
+  // Of JSON, one value a line.
+  static std::vector<json> Lines(const std::string& text);
 
   std::string PathOf(const std::string& name) const { return folder_ + "/" + name; }
   std::string Read(const std::string& name) const;
   void Write(const std::string& name, const std::string& bytes) const;
-  std::vector<std::string> Files(const std::string& folder = ".") const;  // names, sorted; also those with a dot
+  Words Files(const std::string& folder = ".") const;  // names, sorted; also those with a dot
   // All files `<path>*`, with their content: a model is a file or two, and one names the other.
   std::map<std::string, std::string> ModelFiles(const std::string& path) const;
 
@@ -64,7 +72,7 @@ class ProgramTest : public testing::Test {
 };
 
 // A training that takes a moment, on 100 digits in two steps an epoch; more options may follow.
-std::vector<std::string> Training(int epochs, const std::vector<std::string>& more = {});
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);
+Words Training(int epochs, const Words& more = {});
+Words operator+(Words a, const Words& b);
 
 }  // namespace bindery

@@ -12,9 +12,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 class RegressionCommandsTest : public ProgramTest {
  protected:
   // price = 2 x - y and weight = x + y + 1, of points on a grid.
@@ -39,15 +36,15 @@ TEST_F(RegressionCommandsTest, OneNumber) {
       Succeeds(Train("mlp(head=regression)", "csv:goods.csv?label=price", {"--save", "net.onnx", "--best", "best.pb"}));
   EXPECT_NE(trained.out.find("test rmse"), std::string::npos) << trained;
   EXPECT_EQ(trained.out.find("accuracy"), std::string::npos) << trained;
-  const json tested = json::parse(Succeeds({"test", "--json"}).out);
+  const json tested = Json({"test", "--json"});
   // "weight, kg" is a column of the data here; 0.1 of all prices' deviation would be 0.07.
   EXPECT_LT(NumberIn(tested, "rmse"), 0.07) << tested;
   EXPECT_LE(NumberIn(tested, "mae"), NumberIn(tested, "rmse"));
-  EXPECT_NEAR(NumberIn(json::parse(Succeeds({"test", "--json", "--metrics", "mse"}).out), "mse"),
-              std::pow(NumberIn(tested, "rmse"), 2), 1e-6);
+  EXPECT_NEAR(NumberIn(Json({"test", "--json", "--metrics", "mse"}), "mse"), std::pow(NumberIn(tested, "rmse"), 2),
+              1e-6);
   EXPECT_NE(Succeeds({"test"}).out.find("samples: rmse 0."), std::string::npos);
 
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--show", "3"}).out);
+  const json predicted = Json({"predict", "--json", "--show", "3"});
   ASSERT_EQ(predicted.size(), 3u);
   for (const json& one : predicted) {
     EXPECT_NEAR(one.at("values").at("price").get<double>(), one.at("labels").at("price").get<double>(), 0.3) << one;
@@ -55,8 +52,8 @@ TEST_F(RegressionCommandsTest, OneNumber) {
   EXPECT_TRUE(Succeeds({"predict"}).out.starts_with("sample         price         label\n"));
   // Saved, and as a model of others, it is the same one.
   for (const std::string file : {"best.pb", "net.onnx"}) {
-    const json of_file = json::parse(
-        Succeeds({"predict", "--json", "--weights", file, "--data", "csv:goods.csv?label=price", "--show", "2"}).out);
+    const json of_file =
+        Json({"predict", "--json", "--weights", file, "--data", "csv:goods.csv?label=price", "--show", "2"});
     EXPECT_EQ(of_file.at(0).at("values").size(), 1u) << of_file;
     EXPECT_TRUE(of_file.at(0).at("values").contains("price")) << of_file;
   }
@@ -64,7 +61,7 @@ TEST_F(RegressionCommandsTest, OneNumber) {
 
 TEST_F(RegressionCommandsTest, SeveralNumbers) {
   Succeeds(Train("mlp(head=regression, outputs=2)", "csv:goods.csv?label=3,price", {"--metrics", "mse"}));
-  EXPECT_LT(NumberIn(json::parse(Succeeds({"test", "--json", "--metrics", "rmse"}).out), "rmse"), 0.1);
+  EXPECT_LT(NumberIn(Json({"test", "--json", "--metrics", "rmse"}), "rmse"), 0.1);
   Succeeds({"predict", "--output", "answers.csv", "--test-part", "1"});
   std::istringstream lines(Read("answers.csv"));
   std::string line;
@@ -89,7 +86,7 @@ TEST_F(RegressionCommandsTest, SeveralNumbers) {
         {"predict", "--data", "csv:lone.csv"});
   // Without labels, and without names.
   Write("new.csv", "0.5,0.25\n0.1,0.9\n");
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:new.csv?label=none"}).out);
+  const json predicted = Json({"predict", "--json", "--data", "csv:new.csv?label=none"});
   ASSERT_EQ(predicted.size(), 2u);
   EXPECT_EQ(predicted.at(0).at("labels"), nullptr);
   EXPECT_NEAR(predicted.at(0).at("values").at("price").get<double>(), 0.75, 0.3);
@@ -115,7 +112,7 @@ TEST_F(RegressionCommandsTest, LabelsThatAreScaled) {
   const Outcome trained = Succeeds(Train(two, data, {"--json", "--save", "far.pb", "--best", "far.onnx"}));
   Succeeds(Train(two, "csv:near.csv?label=price,tax&label_scale=standard", {"--checkpoints", "near"}));
   const auto predict = [&](const Words& more) {
-    return json::parse(Succeeds(Words{"predict", "--json", "--show", "200", "--test-part", "1"} + more).out);
+    return Json(Words{"predict", "--json", "--show", "200", "--test-part", "1"} + more);
   };
   // In the prices' own unit, as if they had been small; validated, tested and predicted.
   const json far = predict({}), small = predict({"--checkpoints", "near"});
@@ -128,9 +125,9 @@ TEST_F(RegressionCommandsTest, LabelsThatAreScaled) {
     squares += std::pow(NumberIn(values, "price") - NumberIn(labels, "price"), 2) +
                std::pow(NumberIn(values, "tax") - NumberIn(labels, "tax"), 2);
   }
-  const json tested = json::parse(Succeeds({"test", "--json", "--test-part", "1"}).out);
+  const json tested = Json({"test", "--json", "--test-part", "1"});
   EXPECT_NEAR(NumberIn(tested, "rmse"), std::sqrt(squares / 288), 1e-3 * NumberIn(tested, "rmse"));
-  const json part = json::parse(Succeeds({"test", "--json"}).out);
+  const json part = Json({"test", "--json"});
   const std::string last = trained.out.substr(trained.out.rfind("{\"checkpoint\""));
   EXPECT_NEAR(NumberIn(json::parse(last).at("test"), "rmse"), NumberIn(part, "rmse"), 1e-3 * NumberIn(part, "rmse"));
   // Wherever the graph and the values come from.
@@ -172,7 +169,7 @@ TEST_F(RegressionCommandsTest, LabelsThatAreScaled) {
 TEST_F(RegressionCommandsTest, ColumnsOfOneName) {
   Write("twice.csv", "price,x,price\n1,2,3\n2,3,5\n4,1,3\n");
   Succeeds(Train("mlp(head=regression)", "csv:twice.csv?label=0,2", {"--test-part", "0.4", "--quiet"}));
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--test-part", "1"}).out);
+  const json predicted = Json({"predict", "--json", "--test-part", "1"});
   ASSERT_EQ(predicted.size(), 3u);
   EXPECT_EQ(predicted.at(0).at("labels"), json({{"price", 1}, {"price_2", 3}}));
   EXPECT_EQ(predicted.at(0).at("values").size(), 2u);
@@ -185,7 +182,7 @@ TEST_F(RegressionCommandsTest, GraphsThatTellClassesApart) {
   const auto trained = [&](const std::string& name, const Symbol& symbol) {
     SaveModel({.symbol = symbol}, PathOf(name + ".pb"));
     Succeeds(Train(name + ".pb", "csv:kinds.csv", {"--metrics", "loss", "--test-part", "0.25", "--checkpoints", name}));
-    return json::parse(Succeeds({"test", "--checkpoints", name, "--metrics", "loss", "--json"}).out);
+    return Json({"test", "--checkpoints", name, "--metrics", "loss", "--json"});
   };
   const Symbol scores = FullyConnected(data, {.num_hidden = 2}, "fc");
   const Symbol own = MakeLoss(-Log(Pick(Softmax(scores), label)), {}, "own");
@@ -204,8 +201,7 @@ TEST_F(RegressionCommandsTest, TunedToTellClassesApart) {
   Succeeds(Train("mlp(classes=2)", "csv:kinds.csv",
                  {"--weights", "numbers.pb", "--checkpoints=", "--save", "classes.onnx", "--test-part", "0.5"}));
   EXPECT_FALSE(LoadModel(PathOf("classes.onnx")).metadata.contains("bindery.outputs"));
-  const json predicted =
-      json::parse(Succeeds({"predict", "--model", "classes.onnx", "--data", "csv:kinds.csv", "--json"}).out);
+  const json predicted = Json({"predict", "--model", "classes.onnx", "--data", "csv:kinds.csv", "--json"});
   EXPECT_TRUE(predicted.at(0).contains("class")) << predicted;
 }
 

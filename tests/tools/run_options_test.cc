@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/tools/program.h"
 #include "train/checkpoint/checkpoint.h"
@@ -10,8 +9,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class RunOptionsTest : public ProgramTest {
@@ -31,13 +28,7 @@ class RunOptionsTest : public ProgramTest {
                  "1"} +
            more;
   }
-  std::vector<json> Lines(const std::string& file) const {
-    std::vector<json> lines;
-    std::istringstream text(Read(file));
-    for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
-    return lines;
-  }
-  json Test(const Words& more = {}) const { return json::parse(Succeeds(Words{"test", "--json"} + more).out); }
+  json Test(const Words& more = {}) const { return Json(Words{"test", "--json"} + more); }
   // The first line of a training's JSON.
   static json Start(const Outcome& outcome) { return json::parse(outcome.out.substr(0, outcome.out.find('\n'))); }
 };
@@ -56,15 +47,15 @@ TEST_F(RunOptionsTest, ALogGoesOnOnlyWhereItIsTheRuns) {
   fs::rename(PathOf("one.jsonl"), PathOf("moved.jsonl"));
   Succeeds(resumed(2, {"--log", "moved.jsonl"}));
   EXPECT_TRUE(Read("moved.jsonl").starts_with(first));
-  EXPECT_EQ(Lines("moved.jsonl").size(), 2u);
+  EXPECT_EQ(Lines(Read("moved.jsonl")).size(), 2u);
   fs::copy(PathOf("one"), PathOf("before"));
   Fails(0, "\"new.jsonl\" has no lines of the run so far: it begins anew", resumed(3, {"--log", "new.jsonl"}));
-  EXPECT_EQ(Lines("new.jsonl").size(), 1u);
+  EXPECT_EQ(Lines(Read("new.jsonl")).size(), 1u);
   // So it does where the run was killed before it saved anything: all lines are of later steps.
   fs::remove_all(PathOf("one"));
   fs::rename(PathOf("before"), PathOf("one"));
   Succeeds(resumed(3, {"--log", "new.jsonl"}));
-  EXPECT_EQ(Lines("new.jsonl").size(), 1u);
+  EXPECT_EQ(Lines(Read("new.jsonl")).size(), 1u);
   // A run that has no log yet takes none of another's.
   Succeeds(OnFlowers(1, {"--checkpoints", "none"}));
   Fails(4, "\"two.jsonl\" is the log of another run",
@@ -80,7 +71,7 @@ TEST_F(RunOptionsTest, ALogGoesOnOnlyWhereItIsTheRuns) {
     fs::remove_all(PathOf("again"));
     fs::copy(PathOf("three"), PathOf("again"));
     Succeeds({"train", "--checkpoints", "again", "--resume", "--epochs", "3"});
-    const std::vector<json> lines = Lines("three.jsonl");
+    const std::vector<json> lines = Lines(Read("three.jsonl"));
     EXPECT_EQ(lines.front().at("epoch"), 1);
     EXPECT_EQ(lines.back().at("epoch"), 3);
   }
@@ -94,7 +85,7 @@ TEST_F(RunOptionsTest, TestsOnTheDataOfTheTraining) {
   EXPECT_EQ(tested.at("samples"), 30);
   EXPECT_EQ(tested.at("accuracy"), last.at("accuracy"));
   EXPECT_EQ(tested.at("cross-entropy"), last.at("cross-entropy"));
-  EXPECT_EQ(json::parse(Succeeds({"predict", "--json"}).out).size(), 10u);
+  EXPECT_EQ(Json({"predict", "--json"}).size(), 10u);
   // From another folder, too.
   fs::create_directory(PathOf("elsewhere"));
   EXPECT_EQ(

@@ -4,7 +4,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "base/files.h"
 #include "symbol/model.h"
@@ -18,25 +17,16 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 class SeeingTest : public ProgramTest {
  protected:
-  static std::vector<json> Lines(const std::string& text) {
-    std::vector<json> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
-    return lines;
-  }
   static json Schema(const std::string& name) {
     const std::string docs = std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/docs/";
     return json::parse(ReadFile(docs + name + ".schema.json"));
   }
   // The events of the lines, each of them as docs/train_events.schema.json wants it.
-  static std::vector<std::string> Events(const std::string& text) {
+  static Words Events(const std::string& text) {
     const json schema = Schema("train_events");
-    std::vector<std::string> events;
+    Words events;
     for (const json& line : Lines(text)) {
       EXPECT_EQ(Breach(schema, line), "") << line;
       events.push_back(line.at("event"));
@@ -178,7 +168,7 @@ TEST_F(SeeingTest, TimesOfOperators) {
   };
   EXPECT_TRUE(any("forward cpu:0") && any("forward cpu:1") && any("load")) << json(names);
 
-  const json training = json::parse(Succeeds(time + Words{"--json", "--optimizer", "adam(lr=0.01)"}).out);
+  const json training = Json(time + Words{"--json", "--optimizer", "adam(lr=0.01)"});
   EXPECT_EQ(training.at("batch"), 4);
   EXPECT_GT(training.at("step_milliseconds"), 0);
   double sum = 0, share = 0;
@@ -195,11 +185,10 @@ TEST_F(SeeingTest, TimesOfOperators) {
   EXPECT_TRUE(seen);
   EXPECT_NEAR(sum, training.at("calls_milliseconds").get<double>(), 1e-9 + sum * 1e-9);
   EXPECT_NEAR(share, 1, 1e-9);
-  const json predicted = json::parse(Succeeds(time + Words{"--json", "--predict", "--precision", "bfloat16"}).out);
+  const json predicted = Json(time + Words{"--json", "--predict", "--precision", "bfloat16"});
   for (const json& call : predicted.at("calls")) EXPECT_NE(call.at("phase"), "backward");
-  const json sequence = json::parse(Succeeds({"time", "--model", "gpt(layers=1, context=8, width=16, heads=2)",
-                                              "--batch-size", "2", "--steps", "1", "--warmup", "1", "--json"})
-                                        .out);
+  const json sequence = Json({"time", "--model", "gpt(layers=1, context=8, width=16, heads=2)", "--batch-size", "2",
+                              "--steps", "1", "--warmup", "1", "--json"});
   EXPECT_EQ(sequence.at("batch"), 2);
   Fails(2, "--optimizer", {"time", "--model", "mlp", "--optimizer", "sdg"});
   Fails(2, "--precision", {"time", "--model", "mlp", "--precision", "float13"});
@@ -264,7 +253,7 @@ TEST_F(SeeingTest, ModelsAsJson) {
                                {"--model", "mlp", "--precision", "bfloat16"},
                                {"--model", "lstm"}}) {
     const Words inspect = Words{"inspect", "--batch-size", "8", "--threads", "1"} + of_two + options;
-    const json model = json::parse(Succeeds(inspect + Words{"--json"}).out);
+    const json model = Json(inspect + Words{"--json"});
     EXPECT_EQ(Breach(schema, model), "") << model;
     const std::string summary = Succeeds(inspect).out;
     std::map<bool, int64_t> counts;
@@ -316,11 +305,11 @@ TEST_F(SeeingTest, ModelsAsJson) {
   // What cannot be trained is told of all the same.
   const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 4}});
   SaveModel({.symbol = ArgMax(FullyConnected(data, {.num_hidden = 3}, "fc"), {.axis = 1})}, PathOf("answers.pb"));
-  const json answers = json::parse(Succeeds({"inspect", "--json", "--model", "answers.pb"}).out);
+  const json answers = Json({"inspect", "--json", "--model", "answers.pb"});
   EXPECT_EQ(answers.at("purpose"), "prediction");
   EXPECT_NE(Bindery({"inspect", "--plan", "--model", "answers.pb"}).status, 0);
   // LeNet's first layer, by hand.
-  const json model = json::parse(Succeeds({"inspect", "--json", "--model", "lenet", "--batch-size", "8"}).out);
+  const json model = Json({"inspect", "--json", "--model", "lenet", "--batch-size", "8"});
   const json& conv = model.at("layers").at(0);
   EXPECT_EQ(conv.at("operator"), "Convolution");
   EXPECT_EQ(conv.at("attributes").at("kernel"), json({5, 5}));
@@ -332,7 +321,7 @@ TEST_F(SeeingTest, ModelsAsJson) {
 
 TEST_F(SeeingTest, WhichClassIsTakenForWhich) {
   Succeeds(Training(1));
-  const json tested = json::parse(Succeeds(Words{"test", "--json", "--confusion"} + kTestDigits).out);
+  const json tested = Json(Words{"test", "--json", "--confusion"} + kTestDigits);
   int64_t right = 0, all = 0;
   ASSERT_EQ(tested.at("confusion").size(), 10u);
   for (size_t label = 0; label < 10; ++label) {

@@ -12,9 +12,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
-using nlohmann::json;
-
 class SettingsTest : public ProgramTest {
  protected:
   // `variables` are "NAME=value".

@@ -1,6 +1,5 @@
 // Options that several commands share do what they say in each of them; and what ends with status 1.
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -9,16 +8,11 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class SharedOptionsTest : public ProgramTest {
  protected:
-  json Json(const Words& command) const {
-    const Outcome outcome = Succeeds(command + Words{"--json"});
-    return outcome.status == 0 ? json::parse(outcome.out) : json();
-  }
+  json Json(const Words& command) const { return ProgramTest::Json(command + Words{"--json"}); }
   // The classes that `predict` finds.
   std::vector<int> Classes(const Words& options) const {
     std::vector<int> classes;

@@ -10,8 +10,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 class TableCommandsTest : public ProgramTest {
@@ -64,8 +62,7 @@ TEST_F(TableCommandsTest, TheSameAsOfAFileThatIsScaledBefore) {
   const std::string expected = Predict({"--checkpoints", "before"}, "csv:scaled.csv");
   const Words run = {"--checkpoints", "run"};
   EXPECT_EQ(Predict(run, "csv:flowers.csv"), expected);
-  EXPECT_EQ(json::parse(Succeeds(Words{"test", "--json"} + run).out),
-            json::parse(Succeeds({"test", "--json", "--checkpoints", "before"}).out));
+  EXPECT_EQ(Json(Words{"test", "--json"} + run), Json({"test", "--json", "--checkpoints", "before"}));
   // The same rows in another file: with other names and dates, without them, and without the file of the training.
   std::string others = kHeader, bare = "length,weight,species\n";
   for (int i = 0; i < 90; ++i) {
@@ -229,7 +226,7 @@ TEST_F(TableCommandsTest, InspectShowsAndVerifyChecksWhatIsKept) {
       shown.out.find("\npreprocessing\n  features   length,weight\n  label      species\n  leave_out  name,date\n"),
       std::string::npos)
       << shown;
-  EXPECT_EQ(json::parse(Succeeds({"inspect", "--model", "m.pb", "--json"}).out).at("preprocessing"), KeptBy("m.pb"));
+  EXPECT_EQ(Json({"inspect", "--model", "m.pb", "--json"}).at("preprocessing"), KeptBy("m.pb"));
   EXPECT_EQ(Succeeds({"inspect", "--model", "mlp"}).out.find("preprocessing"), std::string::npos);
   Succeeds({"verify", "m.pb", "bindery-checkpoints/step-0000000006.ckpt"});
   Model model = LoadModel(PathOf("m.pb"));

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <regex>
 #include <sstream>
 
@@ -16,8 +15,8 @@ namespace {
 class TerminalTest : public ProgramTest {
  protected:
   // Runs the program on a terminal of so many columns; what it wrote there.
-  std::string OnTerminal(int columns, const std::vector<std::string>& arguments) const {
-    const std::vector<std::string> words = Command(arguments);
+  std::string OnTerminal(int columns, const Words& arguments) const {
+    const Words words = Command(arguments);
     std::vector<char*> argv;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
@@ -42,9 +41,9 @@ class TerminalTest : public ProgramTest {
   }
 
   // Each state of the bar: what follows a return to the first column that clears the line.
-  static std::vector<std::string> Bars(const std::string& text) {
+  static Words Bars(const std::string& text) {
     const std::string begin = "\r\x1b[K";
-    std::vector<std::string> bars;
+    Words bars;
     for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
       const size_t from = at + begin.size();
       const std::string bar = text.substr(from, text.find_first_of("\r\n", from) - from);
@@ -59,7 +58,7 @@ class TerminalTest : public ProgramTest {
 TEST_F(TerminalTest, TheBarFitsAnyWidth) {
   for (const int columns : {5, 12, 20, 40, 80, 200}) {
     const std::string text = OnTerminal(columns, Training(2, {"--progress", "bar", "--checkpoints="}));
-    const std::vector<std::string> bars = Bars(text);
+    const Words bars = Bars(text);
     ASSERT_FALSE(bars.empty()) << columns << ": " << text;
     for (const std::string& bar : bars) {
       EXPECT_LT(bar.size(), static_cast<size_t>(columns)) << bar;
@@ -92,7 +91,7 @@ TEST_F(TerminalTest, AutomaticallyABarOnATerminalAndLinesElsewhere) {
 
 // Colors are those of the log alone: here of a warning, as nothing is learned.
 TEST_F(TerminalTest, ColorsOnATerminalUnlessTheyAreNotWanted) {
-  const std::vector<std::string> words = Training(1, {"--checkpoints=", "--progress=none", "--optimizer=sgd(lr=0)"});
+  const Words words = Training(1, {"--checkpoints=", "--progress=none", "--optimizer=sgd(lr=0)"});
   const auto has_colors = [&] {
     const std::string text = OnTerminal(80, words);
     EXPECT_NE(text.find("the model has learned nothing"), std::string::npos) << text;

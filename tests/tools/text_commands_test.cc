@@ -1,6 +1,5 @@
 // Text through the commands: training, testing, going on, writing.
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <tuple>
 
 #include "symbol/model.h"
@@ -9,9 +8,6 @@
 
 namespace bindery {
 namespace {
-
-using nlohmann::json;
-using Words = std::vector<std::string>;
 
 class TextCommandsTest : public ProgramTest {
  protected:
@@ -47,16 +43,15 @@ TEST_F(TextCommandsTest, TrainTestGenerate) {
     ASSERT_NE(row, std::string::npos) << trained;
     EXPECT_NE(trained.out.find(" nats per character", row), std::string::npos) << trained;
     const Words use = {"--checkpoints", "run"}, data = {"--data", "text:text"};
-    const json tested = json::parse(Succeeds(Words{"test", "--json"} + use + data).out);
+    const json tested = Json(Words{"test", "--json"} + use + data);
     EXPECT_EQ(tested.at("samples"), 14);
     EXPECT_LT(tested.at("cross-entropy"), 0.15);  // of the last character alone 0.23
     EXPECT_NE(Succeeds(Words{"test"} + use + data).out.find(" nats per character\n"), std::string::npos);
     // By its name it is the model of the checkpoint: as many characters.
-    EXPECT_EQ(json::parse(Succeeds(Words{"test", "--json", "--model", model} + use + data).out), tested);
+    EXPECT_EQ(Json(Words{"test", "--json", "--model", model} + use + data), tested);
     const Words write = Words{"generate", "--prompt", "abcab\n", "--length", "12", "--temperature", "0"} + use;
     EXPECT_EQ(Succeeds(write).out, "abcab\nabcab\nabcab\n\n");
-    EXPECT_EQ(json::parse(Succeeds(write + Words{"--json"}).out),
-              (json{{"prompt", "abcab\n"}, {"text", "abcab\nabcab\n"}}));
+    EXPECT_EQ(Json(write + Words{"--json"}), (json{{"prompt", "abcab\n"}, {"text", "abcab\nabcab\n"}}));
   }
   const auto hot = [&](const char* seed) {
     return Succeeds({"generate", "--checkpoints", "run", "--temperature", "10", "--seed", seed}).out;
@@ -102,7 +97,7 @@ TEST_F(TextCommandsTest, SequencesAreInspectedAndTimed) {
       EXPECT_NE(Succeeds(Words{"inspect"} + two).out.find(" " + shape + " "), std::string::npos);
       Succeeds(Words{"inspect", "--memory", "--predict"} + two);
       const Words time = Words{"time", "--steps", "1", "--warmup", "1"} + two;
-      EXPECT_EQ(json::parse(Succeeds(time + Words{"--json"}).out).at("batch"), 2);
+      EXPECT_EQ(Json(time + Words{"--json"}).at("batch"), 2);
       EXPECT_NE(Succeeds(time + Words{"--predict"}).out.find(" of " + shape + " on "), std::string::npos);
     }
   }

@@ -4,7 +4,6 @@
 namespace bindery {
 namespace {
 
-using Words = std::vector<std::string>;
 using UsageTest = ProgramTest;
 
 const Words kCommands = {"train", "test", "predict", "generate", "inspect", "time", "devices", "operators"};

@@ -10,9 +10,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 class WarningsTest : public ProgramTest {
  protected:
   WarningsTest() {
@@ -80,7 +77,7 @@ TEST_F(WarningsTest, InspectShowsClassesAndComparesShapes) {
   Succeeds(Train("csv:flowers.csv", {"--save", "m.pb"}));
   const Outcome shown = Succeeds({"inspect", "--model", "m.pb"});
   EXPECT_NE(shown.out.find("\nclasses\n  0          iris\n  1          rose\n"), std::string::npos) << shown;
-  EXPECT_EQ(json::parse(Succeeds({"inspect", "--model", "m.pb", "--json"}).out).at("classes").size(), 3u);
+  EXPECT_EQ(Json({"inspect", "--model", "m.pb", "--json"}).at("classes").size(), 3u);
   // Where the model does not declare what its data are, its values tell.
   SaveModel({.symbol = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "softmax"),
              .params = {{"fc_weight", HostTensor(DType::kFloat32, {3, 2})}}},

@@ -11,8 +11,6 @@
 namespace bindery {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 const Words kTestDigits = {"--test-digits", "50", "--threads", "1"};
@@ -29,7 +27,7 @@ class WeightsCommandsTest : public ProgramTest {
     model.params.at(parameter).Set(1, value);
     SaveModel(model, PathOf(name));
   }
-  json Test(const Words& more) const { return json::parse(Succeeds(Words{"test", "--json"} + more + kTestDigits).out); }
+  json Test(const Words& more) const { return Json(Words{"test", "--json"} + more + kTestDigits); }
 };
 
 TEST_F(WeightsCommandsTest, VerifySaysWhatFilesAre) {
@@ -46,7 +44,7 @@ TEST_F(WeightsCommandsTest, VerifySaysWhatFilesAre) {
                              graph + "\nnet.prototxt: good; model, " + graph + "\nnet.onnx: good; model, " + graph +
                              "\nnet.safetensors: good; weights, 6 tensors, 109386 elements\n"
                              "net.npz: good; weights, 6 tensors, 109386 elements\n");
-  const json line = json::parse(Succeeds({"verify", "--json", "net.pb"}).out);
+  const json line = Json({"verify", "--json", "net.pb"});
   EXPECT_EQ(line, json({{"file", "net.pb"},
                         {"kind", "model"},
                         {"good", true},
@@ -287,9 +285,7 @@ TEST_F(WeightsCommandsTest, MxnetModelsAreModels) {
   Write("scores-symbol.json", scores);
   fs::copy(PathOf("mlp-0000.params"), PathOf("scores-0000.params"));
   Succeeds({"train", "--model", "scores-symbol.json", "--data", data, "--epochs", "1", "--checkpoints="});
-  EXPECT_EQ(
-      json::parse(Succeeds({"inspect", "--json", "--model", "mlp-symbol.json", "--shape", "6,4"}).out).at("parameters"),
-      63);
+  EXPECT_EQ(Json({"inspect", "--json", "--model", "mlp-symbol.json", "--shape", "6,4"}).at("parameters"), 63);
   Succeeds({"train", "--model", "mlp-symbol.json", "--data", data, "--epochs", "30", "--batch-size", "16",
             "--checkpoints=", "--save", "tuned.pb"});
   EXPECT_EQ(accuracy("tuned.pb"), 1);

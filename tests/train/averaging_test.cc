@@ -5,11 +5,12 @@
 
 #include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "engine/kernels/update_loop.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/trainer.h"
@@ -158,14 +159,11 @@ TEST(TrainerAverage, ResumedItEndsInTheSameBits) {
   ArrayIter all = Digits();
   Trainer whole(ModelByName("mlp"), OptionsOf("swa(3, 2)"));
   whole.Fit(all, {.epochs = 3});
-  const std::string folder = testing::TempDir() + "/averaging";
-  std::filesystem::remove_all(folder);
+  const TestFolder made;
+  const std::string& folder = made.path();
   ArrayIter data = Digits(), again = Digits();
-  Trainer first(ModelByName("mlp"), OptionsOf("swa(3, 2)"));
-  first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                     if (report.step == 6) first.RequestStop();
-                   }});
-  Trainer second(ModelByName("mlp"), OptionsOf("swa(3, 2)"));
+  Trainer first(ModelByName("mlp"), OptionsOf("swa(3, 2)")), second(ModelByName("mlp"), OptionsOf("swa(3, 2)"));
+  FitUntil(6, &first, data, {.epochs = 3, .checkpoints = folder});
   second.Fit(again, {.epochs = 3, .checkpoints = folder, .resume = true});
   EXPECT_EQ(second.ToAveragedModel().params, whole.ToAveragedModel().params);
   Trainer without(ModelByName("mlp"), OptionsOf(""));

@@ -6,14 +6,15 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <thread>
 
-#include "base/log.h"
 #include "executor/custom_operator.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
 
@@ -69,12 +70,7 @@ Symbol Net() {
   return SoftmaxOutput(FullyConnected(x, {.num_hidden = 3}, "fc"), {}, "softmax");
 }
 
-ArrayIter Points() {
-  HostTensor data(DType::kFloat32, {40, 4}), labels(DType::kFloat32, {40});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(data), std::move(labels), {.batch_size = 20});
-}
+ArrayIter Points() { return ArrayIter(Sines({40, 4}), ClassesInTurn(40, 3), {.batch_size = 20}); }
 
 TrainerOptions On(const std::string& balance, int64_t block = 0) {
   return {.devices = {Sim(0), Cpu(0)},
@@ -82,12 +78,6 @@ TrainerOptions On(const std::string& balance, int64_t block = 0) {
           .reproducible_block = block,
           .balance = balance,
           .threads_per_device = 1};
-}
-
-double MostDifferent(const HostTensorMap& a, const HostTensorMap& b) {
-  double most = 0;
-  for (const auto& [name, value] : a) most = std::max(most, MaxAbsDiff(value, b.at(name)));
-  return most;
 }
 
 TEST(Balance, ReadsAndWritesText) {
@@ -137,10 +127,9 @@ TEST(Balance, TheSlowDeviceGetsLess) {
   ArrayIter plain_data = Points(), data = Points();
   Trainer plain(Net(), On("")), balanced(Net(), On("measured(every=3, gain=0.02)"));
   plain.Fit(plain_data, {.epochs = 12});
-  std::vector<std::string> lines;
-  SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
+  const LogLines log;
   balanced.Fit(data, {.epochs = 12});
-  SetLogCallback(nullptr);
+  const std::vector<std::string> lines = log.lines();
   EXPECT_EQ(plain.workload(), (std::vector<double>{1, 1}));
   EXPECT_EQ(plain.group()->slices()[0].size(), 10);
   // Of 20 samples, by speeds of 1 to 4, it would be 4.
@@ -156,8 +145,8 @@ TEST(Balance, TheSlowDeviceGetsLess) {
 }
 
 TEST(Balance, IsInCheckpoints) {
-  const std::string folder = testing::TempDir() + "/balance";
-  std::filesystem::remove_all(folder);
+  const TestFolder made;
+  const std::string& folder = made.path();
   ArrayIter data = Points(), again = Points(), frozen = Points();
   const std::string balance = "measured(every=2, gain=0.02)";
   Trainer first(Net(), On(balance)), second(Net(), On(balance)), third(Net(), On(balance));

@@ -4,10 +4,11 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
@@ -33,15 +34,6 @@ double ValueOf(const NamedValues& values, const std::string& name) {
 
 class BestEpochTest : public testing::Test {
  protected:
-  BestEpochTest() : folder_(testing::TempDir() + "/best_epoch_test") {
-    std::filesystem::remove_all(folder_);
-    SetLogCallback([this](LogLevel, const std::string& line) { log_ += line + "\n"; });
-  }
-  ~BestEpochTest() override {
-    SetLogCallback(nullptr);
-    std::filesystem::remove_all(folder_);
-  }
-
   // Epochs of a run, which is gone on with if there is one.
   std::vector<EpochReport> Run(int64_t epochs, const std::string& optimizer, FitOptions fit) {
     TrainerOptions options = options_;
@@ -60,8 +52,9 @@ class BestEpochTest : public testing::Test {
   }
 
   TrainerOptions options_ = {.devices = {TestDevice(0)}, .threads_per_device = 1};
-  const std::string folder_;
-  std::string log_;
+  const TestFolder made_;
+  const std::string& folder_ = made_.path();
+  LogLines log_;
 };
 
 TEST_F(BestEpochTest, IsJudgedByTheMetricThatIsWatched) {
@@ -186,11 +179,12 @@ TEST_F(BestEpochTest, AResumeThatWatchesAnotherMetricBeginsAnew) {
   Run(2, "sgd(lr=0.1)", fit);
   log_.clear();
   Run(3, "sgd(lr=0.1)", fit);
-  EXPECT_EQ(log_.find("judged by"), std::string::npos) << log_;
+  EXPECT_EQ(log_.text().find("judged by"), std::string::npos) << log_.text();
   fit.watch = "cross-entropy";  // whose values, about 2, are worse than any accuracy
   const auto reports = Run(5, "sgd(lr=0)", fit);
-  EXPECT_NE(log_.find("epochs so far were judged by validation accuracy"), std::string::npos) << log_;
-  EXPECT_NE(log_.find("this run goes by validation cross-entropy: which is the best begins anew"), std::string::npos);
+  EXPECT_NE(log_.text().find("epochs so far were judged by validation accuracy"), std::string::npos) << log_.text();
+  EXPECT_NE(log_.text().find("this run goes by validation cross-entropy: which is the best begins anew"),
+            std::string::npos);
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_TRUE(reports[0].best);
   EXPECT_FALSE(reports[1].best);
@@ -226,11 +220,12 @@ TEST_F(BestEpochTest, ASecondFitGoesOn) {
     EXPECT_EQ(reports[i].best, whole[i].best) << i;
     EXPECT_EQ(reports[i].learning_rate, whole[i].learning_rate) << i;
   }
-  EXPECT_EQ(log_.find("judged by"), std::string::npos) << log_;
+  EXPECT_EQ(log_.text().find("judged by"), std::string::npos) << log_.text();
   fit.epochs = 5;
   fit.watch = "accuracy";
   trainer.Fit(train, fit);
-  EXPECT_NE(log_.find("epochs so far were judged by validation cross-entropy"), std::string::npos) << log_;
+  EXPECT_NE(log_.text().find("epochs so far were judged by validation cross-entropy"), std::string::npos)
+      << log_.text();
   EXPECT_TRUE(reports.back().best);
   EXPECT_EQ(reports.back().learning_rate, reports[3].learning_rate);
   EXPECT_EQ(Best(), fmt::format("step-{:010}.ckpt", reports.back().step));

@@ -4,14 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
-#include "base/log.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "symbol/stages.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
 #include "train/zoo.h"
@@ -29,9 +31,8 @@ Symbol Net(double dropout = 0.3, bool batch_norm = true) {
 
 // 60 samples: batches of 26, and a last one of 8.
 ArrayIter Images(bool shuffle = true, double bad_label_at = -1) {
-  HostTensor data(DType::kFloat32, {60, 2, 6, 6}), labels(DType::kFloat32, {60});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(0.37 * static_cast<double>(i * i % 1009)));
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i * i % 7 % 3));
+  HostTensor data = Filled({60, 2, 6, 6}, [](int64_t i) { return std::sin(0.37 * static_cast<double>(i * i % 1009)); });
+  HostTensor labels = Filled({60}, [](int64_t i) { return i * i % 7 % 3; });
   if (bad_label_at >= 0) labels.Set(static_cast<int64_t>(bad_label_at), 7);
   return ArrayIter(std::move(data), std::move(labels), {.batch_size = 26, .shuffle = shuffle, .seed = 5});
 }
@@ -44,16 +45,14 @@ struct Setting {
 };
 
 TrainerOptions On(const Setting& setting, int64_t block, const std::string& optimizer = "sgd(lr=0.2, momentum=0.9)") {
-  TrainerOptions options{.devices = {},
-                         .workload = setting.workload,
-                         .optimizer = optimizer,
-                         .metrics = "accuracy,cross-entropy,top-k(2)",
-                         .micro_batches = setting.micro_batches,
-                         .reproducible_block = block,
-                         .seed = 3,
-                         .threads_per_device = setting.threads};
-  for (int d = 0; d < setting.devices; ++d) options.devices.push_back(TestDevice(d));
-  return options;
+  return {.devices = TestDeviceList(setting.devices),
+          .workload = setting.workload,
+          .optimizer = optimizer,
+          .metrics = "accuracy,cross-entropy,top-k(2)",
+          .micro_batches = setting.micro_batches,
+          .reproducible_block = block,
+          .seed = 3,
+          .threads_per_device = setting.threads};
 }
 
 const Setting kSettings[] = {{1},        {2},        {3},          {4}, {2, {3, 1}}, {3, {1, 0, 5}}, {3, {0, 1, 1}},
@@ -143,10 +142,9 @@ TEST(Blocks, OfModelsByName) {
   for (const char* name : {"lenet", "resnet20"}) {
     SCOPED_TRACE(name);
     const Symbol net = ModelByName(name, {.dropout = 0.2});
-    const Shape shape = ModelInputShape(name).Insert(0, 8);
-    HostTensor images(DType::kFloat32, shape), labels(DType::kFloat32, {8});
-    for (int64_t i = 0; i < images.elements(); ++i) images.Set(i, std::sin(0.1 * static_cast<double>(i * i % 997)));
-    for (int64_t i = 0; i < 8; ++i) labels.Set(i, static_cast<double>(i * i % 10));
+    const HostTensor images = Filled(ModelInputShape(name).Insert(0, 8),
+                                     [](int64_t i) { return std::sin(0.1 * static_cast<double>(i * i % 997)); });
+    const HostTensor labels = Filled({8}, [](int64_t i) { return i * i % 10; });
     std::vector<Model> models;
     for (const Setting& setting : {Setting{1}, {2}, {3, {1, 2, 1}}, {4}, {2, {}, 2}}) {
       ArrayIter data(images, labels, {.batch_size = 4});
@@ -157,12 +155,6 @@ TEST(Blocks, OfModelsByName) {
       ExpectSame(models.back().aux, models[0].aux);
     }
   }
-}
-
-double MostDifferent(const HostTensorMap& a, const HostTensorMap& b) {
-  double most = 0;
-  for (const auto& [name, value] : a) most = std::max(most, MaxAbsDiff(value, b.at(name)));
-  return most;
 }
 
 // Masks and sums are those of whole batches; and with one block, so is batch-norm.
@@ -200,18 +192,14 @@ TEST(Blocks, MoveRunningValuesOnce) {
 
 TEST(Blocks, ResumedOnOtherDevicesTheyEndInTheSameBits) {
   const Trained expected = Train(Net(), On({2}, 4));
-  const std::string folder = testing::TempDir() + "/blocks";
   for (const int64_t stop : {2, 5}) {
-    std::filesystem::remove_all(folder);
+    const TestFolder folder;
     ArrayIter data = Images(), again = Images();
     Trainer first(Net(), On({3, {1, 2, 1}}, 4)), second(Net(), On({1}, 4));
-    first.Fit(data, {.epochs = 4, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                       if (report.step == stop) first.RequestStop();
-                     }});
-    std::vector<std::string> lines;
-    SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
-    second.Fit(again, {.epochs = 4, .checkpoints = folder, .resume = true});
-    SetLogCallback(nullptr);
+    FitUntil(stop, &first, data, {.epochs = 4, .checkpoints = folder.path()});
+    const LogLines log;
+    second.Fit(again, {.epochs = 4, .checkpoints = folder.path(), .resume = true});
+    const std::vector<std::string> lines = log.lines();
     ExpectSame(second.ToModel().params, expected.params);
     ExpectSame(second.ToModel().aux, expected.aux);
     EXPECT_TRUE(lines.front().ends_with("results are equal to the bit, on devices of one kind")) << lines.front();

@@ -9,6 +9,7 @@
 #include "engine/memory/storage.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/loop/bucketed_model.h"
@@ -38,14 +39,11 @@ BucketNet Unrolled(int64_t steps) {
 }
 
 BatchPtr BatchOf(int64_t samples, int64_t steps, int seed) {
-  Batch batch{.data = {HostTensor(DType::kFloat32, {samples, steps, kWidth})},
-              .label = {HostTensor(DType::kFloat32, {samples})},
-              .samples = samples};
-  for (int64_t i = 0; i < batch.data[0].elements(); ++i) {
-    batch.data[0].Set(i, std::sin(1.7 * static_cast<double>(i) + seed));
-  }
-  for (int64_t i = 0; i < samples; ++i) batch.label[0].Set(i, static_cast<double>((i * 7 + seed) % kClasses));
-  return std::make_shared<const Batch>(std::move(batch));
+  return std::make_shared<const Batch>(
+      Batch{.data = {Filled({samples, steps, kWidth},
+                            [=](int64_t i) { return std::sin(1.7 * static_cast<double>(i) + seed); })},
+            .label = {Filled({samples}, [=](int64_t i) { return (i * 7 + seed) % kClasses; })},
+            .samples = samples});
 }
 
 GroupOptions Devices() { return {.devices = {TestDevice(0), TestDevice(1)}, .workload = {2, 1}, .seed = 3}; }

@@ -1,11 +1,10 @@
 // Gradients are reduced bucket by bucket while backward runs: that changes when things happen, and nothing else.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/sim/sim.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -31,9 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, BucketsTest, testing::Values("cpus", "accelerat
                          [](const auto& info) { return info.param; });
 
 Checkpoint Train(const Devices& devices, std::optional<int64_t> bucket_bytes) {
-  HostTensor data(DType::kFloat32, {20, 5}), labels(DType::kFloat32, {20});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < 20; ++i) labels.Set(i, static_cast<double>(i % 3));
+  const HostTensor data = Sines({20, 5}), labels = ClassesInTurn(20, 3);
   ArrayIter train(data, labels, {.batch_size = 7, .shuffle = true, .seed = 5});
   Symbol x = Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 9}, "fc1"), {.sync = true}, "bn1"));
   x = Tanh(FullyConnected(Dropout(x, {.p = 0.25}, "drop"), {.num_hidden = 20}, "fc2"));

@@ -2,9 +2,8 @@
 // there.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
@@ -20,10 +19,7 @@ Symbol Net() {
 }
 
 ArrayIter Data() {
-  HostTensor data(DType::kFloat32, {24, 5}), labels(DType::kFloat32, {24});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < 24; ++i) labels.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(data, labels, {.batch_size = 8, .shuffle = true, .seed = 5});
+  return ArrayIter(Sines({24, 5}), ClassesInTurn(24, 3), {.batch_size = 8, .shuffle = true, .seed = 5});
 }
 
 // Trains an epoch of three steps on each of these in turn, by checkpoints.
@@ -40,13 +36,6 @@ Checkpoint Train(const std::vector<Devices>& epochs, const std::string& optimize
     EXPECT_EQ(trainer.ToCheckpoint(&data).optimizer_state, checkpoint.optimizer_state);
   }
   return checkpoint;
-}
-
-double MostDifferent(const HostTensorMap& a, const HostTensorMap& b) {
-  double most = 0;
-  EXPECT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) most = std::max(most, MaxAbsDiff(value, b.at(name)));
-  return most;
 }
 
 TEST(CheckpointDevices, AnyDevicesGoOnFromAnyOthers) {

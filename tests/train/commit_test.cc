@@ -9,8 +9,9 @@
 #include <memory>
 #include <thread>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -28,9 +29,8 @@ Symbol Overflowing() {
 }
 
 Batch DataOf(double value, int64_t samples = 4) {
-  Batch batch{.data = {HostTensor(DType::kFloat32, {samples, 2})}, .samples = samples};
-  for (int64_t i = 0; i < batch.data[0].elements(); ++i) batch.data[0].Set(i, value * static_cast<double>(i % 3 + 1));
-  return batch;
+  return {.data = {Filled({samples, 2}, [=](int64_t i) { return value * static_cast<double>(i % 3 + 1); })},
+          .samples = samples};
 }
 
 struct State {
@@ -261,8 +261,7 @@ TEST(TrainerCommit, WaitsOnlyWhereTwoStepsAreInFlight) {
 
 // The steps behind a failed one fail by themselves, and nobody is told of that again when the engine goes.
 TEST(TrainerCommit, AFailureIsToldOnce) {
-  std::string log;
-  SetLogCallback([&](LogLevel, const std::string& line) { log += line + "\n"; });
+  const LogLines log;
   {
     const auto net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1"), {}, "softmax");
     ArrayIter iterator(HostTensor::Full(DType::kFloat32, {20, 5}, 1e20), HostTensor(DType::kFloat32, {20}),
@@ -270,8 +269,7 @@ TEST(TrainerCommit, AFailureIsToldOnce) {
     Trainer trainer(net, {.optimizer = "sgd(lr=1e30)", .engine = MakeThreadedEngine()});
     EXPECT_THROW(trainer.Fit(iterator, {}), NumericError);
   }
-  SetLogCallback(nullptr);
-  EXPECT_EQ(log.find("nobody waited for"), std::string::npos) << log;
+  EXPECT_EQ(log.text().find("nobody waited for"), std::string::npos) << log.text();
 }
 
 // The whole of training, with statistics and dropout, on these devices and on one CPU.
@@ -279,9 +277,7 @@ TEST(TrainerCommit, LearnsTheSameOnTheseDevices) {
   Symbol x = Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 8}, "fc1"), {.sync = true}, "bn"));
   x = FullyConnected(Dropout(x, {.p = 0.25}, "drop"), {.num_hidden = 3}, "fc2");
   const Symbol net = SoftmaxOutput(x, {}, "softmax");
-  HostTensor data(DType::kFloat32, {20, 5}), labels(DType::kFloat32, {20});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < 20; ++i) labels.Set(i, static_cast<double>(i % 3));
+  const HostTensor data = Sines({20, 5}), labels = ClassesInTurn(20, 3);
   const auto train = [&](const std::vector<Device>& devices) {
     ArrayIter iterator(data, labels, {.batch_size = 7, .shuffle = true});
     Trainer trainer(net, {.devices = devices, .optimizer = "sgd(lr=0.1, momentum=0.9)", .metrics = "cross-entropy"});
@@ -292,8 +288,8 @@ TEST(TrainerCommit, LearnsTheSameOnTheseDevices) {
   const auto [loss, model] = train({Cpu(0)});
   const auto [other_loss, other] = train({TestDevice(0), TestDevice(1), TestDevice(2)});
   EXPECT_NEAR(loss, other_loss, 1e-5);
-  for (const auto& [name, value] : model.params) EXPECT_LT(MaxAbsDiff(value, other.params.at(name)), 1e-5) << name;
-  for (const auto& [name, value] : model.aux) EXPECT_LT(MaxAbsDiff(value, other.aux.at(name)), 1e-5) << name;
+  EXPECT_LT(MostDifferent(model.params, other.params), 1e-5);
+  EXPECT_LT(MostDifferent(model.aux, other.aux), 1e-5);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // Whatever the order in which devices come to do their work, a training ends in the same bits.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/sim/sim.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
@@ -13,9 +12,7 @@ namespace bindery {
 namespace {
 
 Checkpoint Train(const std::vector<Device>& devices) {
-  HostTensor data(DType::kFloat32, {20, 5}), labels(DType::kFloat32, {20});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < 20; ++i) labels.Set(i, static_cast<double>(i % 3));
+  const HostTensor data = Sines({20, 5}), labels = ClassesInTurn(20, 3);
   ArrayIter train(data, labels, {.batch_size = 7, .shuffle = true, .seed = 5}), test(data, labels, {.batch_size = 9});
   Symbol x = Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 4}, "fc1"), {.sync = true}, "bn1"));
   x = BatchNorm(FullyConnected(Dropout(x, {.p = 0.25}, "drop"), {.num_hidden = 3}, "fc2"), {}, "bn2");

@@ -1,13 +1,13 @@
 // Every fault of a device leaves the parameters of the last good step, names the device, and spoils no checkpoint.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <regex>
 
 #include "engine/sim/sim.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
@@ -44,7 +44,7 @@ Symbol Net(bool placed) {
 class Training {
  public:
   explicit Training(const Replicas& replicas, const std::string& folder = {})
-      : folder_(folder), data_(Data(), Labels(), {.batch_size = 7, .shuffle = true, .seed = 5}),
+      : folder_(folder), data_(Sines({27, 5}), ClassesInTurn(27, 3), {.batch_size = 7, .shuffle = true, .seed = 5}),
         trainer_(Net(!replicas.placements.empty()),
                  {.devices = replicas.devices,
                   .placements = replicas.placements,
@@ -78,28 +78,13 @@ class Training {
   ArrayIter& data() { return data_; }
 
  private:
-  static HostTensor Data() {
-    HostTensor data(DType::kFloat32, {27, 5});
-    for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-    return data;
-  }
-  static HostTensor Labels() {
-    HostTensor labels(DType::kFloat32, {27});
-    for (int64_t i = 0; i < 27; ++i) labels.Set(i, static_cast<double>(i % 3));
-    return labels;
-  }
   const std::string folder_;
   ArrayIter data_;
   Trainer trainer_;
 };
 
 double MostDifferent(const Values& a, const Values& b) {
-  double most = 0;
-  for (const auto& [x, y] : {std::pair(&a.first, &b.first), std::pair(&a.second, &b.second)}) {
-    EXPECT_EQ(x->size(), y->size());
-    for (const auto& [name, value] : *x) most = std::max(most, MaxAbsDiff(value, y->at(name)));
-  }
-  return most;
+  return std::max(MostDifferent(a.first, b.first), MostDifferent(a.second, b.second));
 }
 
 class FaultsTest : public testing::TestWithParam<Replicas> {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/extensions/guards.h"
@@ -22,10 +23,8 @@ TrainerOptions Here(TrainerOptions options = {}) {
 }
 
 ArrayIter Data(LastBatch last_batch = LastBatch::kShort) {
-  HostTensor values(DType::kFloat32, {10, 5}), classes(DType::kFloat32, {10});
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, 0.1 * static_cast<double>(i % 7 - 3));
-  for (int64_t i = 0; i < classes.elements(); ++i) classes.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(values), std::move(classes), {.batch_size = 4, .last_batch = last_batch});
+  return ArrayIter(Filled({10, 5}, [](int64_t i) { return 0.1 * static_cast<double>(i % 7 - 3); }),
+                   ClassesInTurn(10, 3), {.batch_size = 4, .last_batch = last_batch});
 }
 
 // Two batches and a short one in each epoch.

@@ -15,6 +15,7 @@
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/engine/cuda/fake/nccl.h"
+#include "tests/host_tensors.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
 
@@ -30,10 +31,9 @@ CudaCounts OfWarmStepsOnce(const std::vector<Device>& devices, TrainerOptions op
   Symbol x = Convolution(Variable("data"), {.num_filter = 2, .kernel = {3, 3}}, "conv");
   x = Flatten(Relu(BatchNorm(x, {.fix_gamma = false}, "norm")));
   x = FullyConnected(Dropout(x, {.p = 0.5}, "dropout"), {.num_hidden = 3}, "fc");
-  HostTensor data(DType::kFloat32, {6 * (kWarm + kSteps), 1, 4, 4}), labels(DType::kFloat32, {6 * (kWarm + kSteps)});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, static_cast<double>(i * 7 % 11) / 8);
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
-  ArrayIter batches(data, labels, {.batch_size = 6});
+  constexpr int64_t kSamples = 6 * (kWarm + kSteps);
+  ArrayIter batches(Filled({kSamples, 1, 4, 4}, [](int64_t i) { return static_cast<double>(i * 7 % 11) / 8; }),
+                    ClassesInTurn(kSamples, 3), {.batch_size = 6});
   options.devices = devices;
   options.engine = MakeThreadedEngine();
   Trainer trainer(SoftmaxOutput(x, {}, "softmax"), options);

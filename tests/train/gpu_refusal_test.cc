@@ -13,6 +13,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/step_measurement.h"
@@ -26,9 +27,7 @@ namespace fake = cuda::fake;
 
 // Indices are computed in these networks: those that a batch brings, the host refuses before.
 HostTensor Of(Shape shape, double first) {
-  HostTensor values(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, first + static_cast<double>(i * 7 % 11) / 8);
-  return values;
+  return Filled(shape, [=](int64_t i) { return first + static_cast<double>(i * 7 % 11) / 8; });
 }
 
 // What a kernel finds in a graph fails its own operation and what follows from it: parameters and states stay.

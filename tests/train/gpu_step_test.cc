@@ -16,6 +16,7 @@
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/engine/cuda/fake/nccl.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/data/array_iter.h"
 #include "train/metrics/metrics.h"
@@ -37,9 +38,7 @@ struct Outcome {
 constexpr int kSteps = 14;
 
 HostTensor Of(Shape shape, double first) {
-  HostTensor values(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, first + static_cast<double>(i * 7 % 11) / 8);
-  return values;
+  return Filled(shape, [=](int64_t i) { return first + static_cast<double>(i * 7 % 11) / 8; });
 }
 
 // A normalisation that keeps states, dropout, and a loss scale that grows; the learning rate is another in each step,
@@ -67,9 +66,9 @@ Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = f
   for (int step = 0; step < kSteps; ++step) {
     sim::SetDelays(static_cast<uint64_t>(step), 50);
     const int64_t samples = step >= 6 && step < 10 ? 4 : 6;
-    Batch batch{
-        .data = {Of({samples, 4}, step)}, .label = {HostTensor(DType::kFloat32, {samples})}, .samples = samples};
-    for (int64_t i = 0; i < samples; ++i) batch.label[0].Set(i, static_cast<double>((i + step) % 5));
+    const Batch batch{.data = {Of({samples, 4}, step)},
+                      .label = {Filled({samples}, [=](int64_t i) { return (i + step) % 5; })},
+                      .samples = samples};
     const int64_t before = fake::GraphLaunches();
     const auto given = std::make_shared<const Batch>(batch);
     if (measures) {

@@ -8,6 +8,7 @@
 #include "symbol/graph.h"
 #include "symbol/onnx/onnx.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -20,21 +21,12 @@ namespace {
 constexpr int64_t kSamples = 12;
 
 std::shared_ptr<HostTensor> Values(const Shape& shape) {
-  auto values = std::make_shared<HostTensor>(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values->elements(); ++i) values->Set(i, 0.1 * static_cast<double>(i * 7 % 19) - 0.5);
-  return values;
+  return std::make_shared<HostTensor>(
+      Filled(shape, [](int64_t i) { return 0.1 * static_cast<double>(i * 7 % 19) - 0.5; }));
 }
 
 std::shared_ptr<HostTensor> Classes(int64_t count) {
-  auto classes = std::make_shared<HostTensor>(DType::kFloat32, Shape{kSamples});
-  for (int64_t i = 0; i < kSamples; ++i) classes->Set(i, static_cast<double>(i * 5 % count));
-  return classes;
-}
-
-std::vector<Device> Devices(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(TestDevice(i));
-  return devices;
+  return std::make_shared<HostTensor>(Filled({kSamples}, [=](int64_t i) { return i * 5 % count; }));
 }
 
 Symbol Scores() { return FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"); }
@@ -48,7 +40,7 @@ TEST(Heads, AMeanLossHasOneValueOnAnyDevices) {
     HostTensor weight;
     for (const int count : {1, 2, 3}) {
       ArrayIter data = Batches();
-      Trainer trainer(loss, {.devices = Devices(count), .optimizer = "sgd(lr=0.3)"});
+      Trainer trainer(loss, {.devices = TestDeviceList(count), .optimizer = "sgd(lr=0.3)"});
       const NamedValues of_training = trainer.Fit(data, {.epochs = 2}).train, of_score = trainer.Score(data);
       const HostTensor now = trainer.ToModel().params.at("fc_weight");
       ASSERT_EQ(of_score.size(), 1u);
@@ -73,7 +65,7 @@ TEST(Heads, ALossHasOneValueInAnyMicroBatches) {
     for (const int devices : {1, 2}) {
       for (const int64_t pieces : {1, 2, 4}) {
         ArrayIter data({{"data", Values({kSamples, 4})}}, {{"label", Classes(3)}}, {.batch_size = 6});
-        Trainer trainer(loss, {.devices = Devices(devices), .optimizer = "sgd(lr=0)", .micro_batches = pieces});
+        Trainer trainer(loss, {.devices = TestDeviceList(devices), .optimizer = "sgd(lr=0)", .micro_batches = pieces});
         const double trained = trainer.Fit(data, {}).train[0].second, scored = trainer.Score(data)[0].second;
         if (!expected) expected = trained;
         EXPECT_NEAR(trained, *expected, 1e-5) << devices << " devices, " << pieces << " pieces";
@@ -90,7 +82,7 @@ TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
   const auto fit = [](const Symbol& loss, const std::string& optimizer) {
     return MessageOf([&] {
       ArrayIter data = Batches();
-      Trainer(loss, {.devices = Devices(1), .optimizer = optimizer}).Fit(data, {});
+      Trainer(loss, {.devices = TestDeviceList(1), .optimizer = optimizer}).Fit(data, {});
     });
   };
   for (const Symbol& loss :
@@ -113,7 +105,7 @@ TEST(Heads, AMeanOverTheSamplesIsNotDividedOnceMore) {
 TEST(Heads, WhatLosesTheSamplesIsNamed) {
   ArrayIter data = Batches();
   const Symbol each = SoftmaxCrossEntropy(Scores(), Variable("label"));
-  Trainer trainer(MakeLoss(Square(Sum(each, {}, "total")), {}, "loss"), {.devices = Devices(2)});
+  Trainer trainer(MakeLoss(Square(Sum(each, {}, "total")), {}, "loss"), {.devices = TestDeviceList(2)});
   const std::string message = MessageOf([&] { trainer.Fit(data, {}); });
   EXPECT_NE(message.find("which Sum \"total\" does not hand on"), std::string::npos) << message;
   EXPECT_NE(message.find(".WithAnnotation(\"merge\", \"sum\")"), std::string::npos) << message;
@@ -142,7 +134,7 @@ TEST(DefaultMetrics, FindHeadsOfAnyName) {
     const Symbol scores = Scores();
     ArrayIter data = Batches();
     Trainer trainer(Group({SoftmaxOutput(scores, Variable("label"), {}, name), BlockGrad(scores, {}, "other")}),
-                    {.devices = Devices(1)});
+                    {.devices = TestDeviceList(1)});
     EXPECT_EQ(trainer.Fit(data, {}).train.size(), 2u) << name;
   }
 }
@@ -155,7 +147,7 @@ TEST(DefaultMetrics, CountTruthsOneByOne) {
     ArrayIter data({{"data", Values({kSamples, 4})}}, {{"softmax_label", labels}}, {.batch_size = 4});
     const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = truths}, "fc");
     Trainer trainer(LogisticRegressionOutput(scores, Variable("softmax_label"), {}, "truths"),
-                    {.devices = Devices(2), .optimizer = "sgd(lr=0.5)"});
+                    {.devices = TestDeviceList(2), .optimizer = "sgd(lr=0.5)"});
     trainer.Fit(data, {.epochs = 3});
     const HostTensor p = trainer.Predict(data)[0];
     double right = 0;
@@ -173,7 +165,7 @@ TEST(DefaultMetrics, LeaveOutWhatTheHeadIgnores) {
   for (int64_t i = 0; i < labels->elements(); ++i) labels->Set(i, static_cast<double>(i % 4) - 1);
   ArrayIter data({{"data", Values({kSamples, 3, 4})}}, {{"softmax_label", labels}}, {.batch_size = 4});
   Trainer trainer(SoftmaxOutput(scores, {.use_ignore = true, .preserve_shape = true}, "softmax"),
-                  {.devices = Devices(1)});
+                  {.devices = TestDeviceList(1)});
   const FitResult result = trainer.Fit(data, {.epochs = 2});
   ASSERT_EQ(result.train.size(), 2u);
   EXPECT_TRUE(std::isfinite(result.train[1].second));
@@ -184,7 +176,7 @@ TEST(Heads, ALabelMayHaveAnotherName) {
   const Symbol net = LinearRegressionOutput(FullyConnected(Variable("x"), {.num_hidden = 1}, "fc"), {}, "reg");
   const auto fit = [&](const ArrayIterOptions& options) {
     ArrayIter data(*Values({kSamples, 4}), *Values({kSamples, 1}), options);
-    Trainer trainer(net, {.devices = Devices(1)});
+    Trainer trainer(net, {.devices = TestDeviceList(1)});
     return trainer.Fit(data, {}).train;
   };
   EXPECT_EQ(fit({.batch_size = 4, .data_name = "x", .label_name = "reg_label"})[0].first, "rmse");
@@ -199,7 +191,7 @@ TEST(Heads, ForgottenArraysAreToldFromThoseThatAreGiven) {
   const Symbol net = MakeLoss(Square(both - Variable("number")), {}, "loss");
   const auto message = [&](const std::vector<ArrayData>& data, const std::vector<ArrayData>& labels) {
     ArrayIter batches(data, labels, {.batch_size = 4});
-    Trainer trainer(net, {.devices = Devices(1)});
+    Trainer trainer(net, {.devices = TestDeviceList(1)});
     return MessageOf([&] { trainer.Fit(batches, {}); });
   };
   const ArrayData left{"left", Values({kSamples, 4})}, right{"right", Values({kSamples, 4})},
@@ -226,7 +218,7 @@ TEST(Heads, NumbersThatAreNotFiniteAreFoundInTheData) {
     if (bad_data >= 0) data.Set(bad_data, std::nan(""));
     if (bad_label >= 0) label.Set(bad_label, std::nan(""));
     ArrayIter batches(data, label, {.batch_size = 4, .label_name = "reg_label"});
-    Trainer trainer(net, {.devices = Devices(1)});
+    Trainer trainer(net, {.devices = TestDeviceList(1)});
     return MessageOf([&] { trainer.Fit(batches, {}); });
   };
   const std::string in_data = message(22, -1), in_label = message(-1, 11);
@@ -243,7 +235,7 @@ Model WithLoss() {
   const Symbol forecast = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
   const Symbol loss = MakeLoss(Square(forecast - Variable("target")), {}, "loss");
   ArrayIter data({{"data", Values({kSamples, 4})}}, {{"target", Values({kSamples, 2})}}, {.batch_size = 4});
-  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = Devices(1)});
+  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = TestDeviceList(1)});
   trainer.Fit(data, {});
   return trainer.ToModel();
 }
@@ -273,7 +265,7 @@ TEST(Heads, ALossOfALabelThatNobodyGivesIsNotPredicted) {
   for (const Symbol& second : {distance, SoftmaxCrossEntropy(scores, label) * 2.0}) {
     ArrayIter data = Batches();
     Trainer trainer(Group({SoftmaxOutput(scores, label, {}, "softmax"), MakeLoss(second, {}, "distance")}),
-                    {.devices = Devices(1)});
+                    {.devices = TestDeviceList(1)});
     trainer.Fit(data, {});
     const Model model = trainer.ToModel();
     EXPECT_EQ(Predictor(model, {.device = TestDevice(0), .inputs = {{"data", {5, 4}}}}).output_names(), only);
@@ -293,7 +285,7 @@ TEST(Heads, AnInputOfALossThatIsNotPredictedIsLeftAlone) {
   const Symbol loss = MakeLoss(Variable("w") * Square(forecast - Variable("target")), {}, "loss");
   ArrayIter data({{"data", Values({kSamples, 4})}, {"w", Values({kSamples, 1})}}, {{"target", Values({kSamples, 2})}},
                  {.batch_size = 4});
-  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = Devices(1)});
+  Trainer trainer(Group({loss, BlockGrad(forecast, {}, "forecast")}), {.devices = TestDeviceList(1)});
   trainer.Fit(data, {});
   const Predictor predictor(trainer.ToModel(), {.device = TestDevice(0), .inputs = {{"w", {4, 1}}, {"data", {4, 4}}}});
   EXPECT_EQ(predictor.output_names(), (std::vector<std::string>{"forecast_output"}));
@@ -329,7 +321,7 @@ TEST(Heads, AModelCanBeCut) {
   EXPECT_TRUE(cut.params.empty());
   EXPECT_EQ(cut.metadata, model.metadata);
   ArrayIter data = Batches();
-  Trainer trainer(cut, {.devices = Devices(1)});
+  Trainer trainer(cut, {.devices = TestDeviceList(1)});
   trainer.Fit(data, {});
   EXPECT_EQ(Cut(trainer.ToModel(), features).params.size(), 2u);
   EXPECT_EQ(
@@ -348,7 +340,7 @@ TEST(Heads, ATrainedModelKnowsItsInputs) {
   x = MultiHeadAttention(x, x, x, {}, {.width = 8, .heads = 2}, "mha");
   x = SoftmaxOutput(FullyConnected(Mean(x, {.axes = {1}}), {.num_hidden = 3}, "fc"), Variable("label"), {}, "softmax");
   ArrayIter data({{"tokens", tokens}}, {{"label", Classes(3)}}, {.batch_size = 4});
-  Trainer trainer(x, {.devices = Devices(1)});
+  Trainer trainer(x, {.devices = TestDeviceList(1)});
   trainer.Fit(data, {});
   const Model model = ParseModel(SerializeModel(trainer.ToModel()));
   EXPECT_EQ(TrainedInputs(model),
@@ -369,7 +361,7 @@ TEST(Heads, ATrainedModelKnowsExtentsThatItsInputsLeaveOpen) {
                       "softmax");
     auto tokens = std::make_shared<HostTensor>(dtype, Shape{kSamples, 6});
     ArrayIter data({{"tokens", tokens}}, {{"label", Classes(3)}}, {.batch_size = 4});
-    Trainer trainer(x, {.devices = Devices(1)});
+    Trainer trainer(x, {.devices = TestDeviceList(1)});
     trainer.Fit(data, {});
     const Model model = trainer.ToModel();
     EXPECT_EQ(TrainedInputs(model), (std::map<std::string, TrainedInput>{{"tokens", {dtype, Shape{kAny, 6}}}}));

@@ -211,6 +211,23 @@ TEST(InitialValues, AVariablesOwnInitializerWins) {
   EXPECT_EQ(values.at("h"), HostTensor::Full(DType::kFloat16, {3}, 1));
 }
 
+TEST(InitialModel, HasAllButItsInputs) {
+  const Symbol x = BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 2, .no_bias = true}, "fc"), {}, "bn");
+  const Symbol scale = Variable("scale", {.shape = Shape{3}, .dtype = DType::kFloat64, .init = "constant(7)"});
+  const Symbol net = Group({SoftmaxOutput(x, {}, "softmax"), scale});
+  const Model model =
+      InitialModel(net, {{"data", {4, 5}}, {"softmax_label", {4}}}, Initializer("uniform(1)"), /*seed=*/9);
+  EXPECT_EQ(model.symbol.ListOutputs(), net.ListOutputs());
+  const auto full = [](double value) { return HostTensor::Full(DType::kFloat32, {2}, value); };
+  EXPECT_EQ(model.params,
+            (HostTensorMap{{"fc_weight", Initializer("uniform(1)").Make("fc_weight", {2, 5}, DType::kFloat32, 9)},
+                           {"bn_gamma", full(1)},
+                           {"bn_beta", full(0)},
+                           {"scale", HostTensor::Full(DType::kFloat64, {3}, 7)}}));
+  EXPECT_EQ(model.aux, (HostTensorMap{{"bn_running_mean", full(0)}, {"bn_running_var", full(1)}}));
+  EXPECT_THROW(InitialModel(net, {{"softmax_label", {4}}}, Initializer("zero"), 1), ShapeError);
+}
+
 TEST(InitialParams, FillWhatAModelLacks) {
   const Symbol net = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
   DataParallelExecutorGroup group(net, {.devices = {Cpu(0)}, .data = {{"data", {1, 3}}}, .for_training = false});

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/log_lines.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/extensions/guards.h"
@@ -16,11 +16,6 @@ namespace {
 
 class JudgeByTest : public testing::Test {
  protected:
-  JudgeByTest() {
-    SetLogCallback([this](LogLevel, const std::string& line) { log_ += line + "\n"; });
-  }
-  ~JudgeByTest() override { SetLogCallback(nullptr); }
-
   static Model Linear() {
     const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 1}, "linear");
     return {.symbol = LinearRegressionOutput(x, Variable("softmax_label"), {}, "error")};
@@ -36,7 +31,7 @@ class JudgeByTest : public testing::Test {
                        .threads_per_device = 1},
                       {.optimizer = "sgd(lr=0.1)", .schedule = "plateau(factor=0.5, patience=0)"}};
   ModelLearner learner_{{.iterators = {{"main", &points_}}, .models = {{"main", &model_}}}};
-  std::string log_;
+  LogLines log_;
 };
 
 TEST_F(JudgeByTest, PlateausHearOfValues) {
@@ -68,15 +63,15 @@ TEST_F(JudgeByTest, PlateausBeginAnewWithAnotherValue) {
   EXPECT_EQ(model_.updater().LearningRate(), 0.1);  // it falls, though it is above the other
   run("small", 5, &first);
   EXPECT_LT(model_.updater().LearningRate(), 0.1);  // which does not
-  EXPECT_EQ(log_,
+  EXPECT_EQ(log_.text(),
             "the schedule of \"main\" so far went by \"small\"; it goes by \"large\" now: which is the best begins "
             "anew\n");
   // A checkpoint of a restored run that has made no step yet is still of the value before.
   log_.clear();
   const Checkpoint again = run("large", 1, &first);
-  EXPECT_EQ(log_, "");
+  EXPECT_EQ(log_.text(), "");
   run("large", 3, &again);
-  EXPECT_NE(log_.find("so far went by \"small\"; it goes by \"large\" now"), std::string::npos) << log_;
+  EXPECT_NE(log_.text().find("so far went by \"small\"; it goes by \"large\" now"), std::string::npos) << log_.text();
 }
 
 }  // namespace

@@ -28,9 +28,7 @@ HostTensorMap Train(bool in_the_store, KVStoreType type) {
   ArrayIter data(digits.images, digits.labels, {.batch_size = kBatch});
   DataParallelExecutorGroup group(
       net, {.devices = {TestDevice(0), TestDevice(1)}, .data = data.ProvideData(), .labels = data.ProvideLabel()});
-  std::map<std::string, ValueType> types;
-  for (const StoredParameter& p : group.store().parameters()) types[p.name] = {.dtype = p.dtype, .shape = p.shape};
-  group.SetParams(InitialValues(net, types, Initializer("xavier"), 1), {});
+  SetInitialParams(&group, {}, Initializer("xavier"), 1);
 
   const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer("sgd(lr=0.2, momentum=0.9, wd=0.01)");
   const SchedulePtr schedule = ParseSchedule("factor(step=2, factor=0.5)", 0.2);

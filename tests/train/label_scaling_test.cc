@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "symbol/graph.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -25,9 +26,7 @@ Symbol Regression(int64_t outputs, const Head& head) {
 Symbol Regression(int64_t outputs) { return Regression(outputs, LinearRegressionOutput); }
 
 HostTensor Waves(const Shape& shape, double step) {
-  HostTensor values(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, std::sin(step * static_cast<double>(i + 1)));
-  return values;
+  return Filled(shape, [=](int64_t i) { return std::sin(step * static_cast<double>(i + 1)); });
 }
 
 // With labels that are scaled in the network it learns what the same network learns of labels that were scaled before,

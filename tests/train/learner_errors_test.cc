@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -78,8 +78,7 @@ TEST(LearnerErrors, AFailedStepInFlightDoesNotKeepARestoreFromItsWork) {
 
 // Steps in flight are waited for, and not done again: nobody would see them.
 TEST(LearnerErrors, NothingIsTrainedByADestructor) {
-  std::string log;
-  SetLogCallback([&](LogLevel, const std::string& line) { log += line; });
+  const LogLines log;
   {
     TrainedModel model = PairRun::Made("dynamic(start=65536, on_overflow=retry)");
     Batch batch{.data = {HostTensor::Full(DType::kFloat32, {2, 1}, 1e36)},
@@ -87,8 +86,7 @@ TEST(LearnerErrors, NothingIsTrainedByADestructor) {
                 .samples = 2};
     model.Step(std::make_shared<const Batch>(batch));
   }
-  SetLogCallback(nullptr);
-  EXPECT_EQ(log, "");
+  EXPECT_EQ(log.text(), "");
 }
 
 TEST(LearnerErrors, AConverterMustMakeEveryArray) {

@@ -5,12 +5,13 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/files.h"
+#include "tests/log_lines.h"
+#include "tests/test_folder.h"
 #include "train/loop/loop.h"
 
 namespace bindery {
@@ -57,19 +58,7 @@ class Counter final : public Learner {
 
 class LoopTest : public testing::Test {
  protected:
-  LoopTest() : folder_(testing::TempDir() + "/loop_test") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    SetLogCallback([this](LogLevel, const std::string& line) { log_ += line + "\n"; });
-  }
-  ~LoopTest() override { SetLogCallback(nullptr); }
-
-  std::string Read(const std::string& name) const {
-    std::ifstream file(folder_ + "/" + name);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string Read(const std::string& name) const { return ReadFile(folder_ + "/" + name); }
   // Lines of a log without their times.
   std::vector<std::string> Lines(const std::string& name) const {
     std::istringstream text(Read(name));
@@ -87,8 +76,9 @@ class LoopTest : public testing::Test {
     return names;
   }
 
-  const std::string folder_;
-  std::string log_;
+  const TestFolder made_;
+  const std::string& folder_ = made_.path();
+  LogLines log_;
 };
 
 }  // namespace bindery

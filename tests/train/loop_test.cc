@@ -67,9 +67,12 @@ TEST_F(LoopTest, AnErrorEndsTheRunInOrder) {
       {.name = "odd", .on_error = [](Loop&, const std::exception_ptr&) { throw 1; }, .end = [](Loop&) { throw 2; }});
   EXPECT_EQ(MessageOf<DataError>([&] { loop.Run(); }), "DataError: iteration 2");
   EXPECT_EQ(learner.log, "connect a-begins a a-error a-ends finalize ");
-  EXPECT_NE(log_.find("extension \"bad\" failed after an error: Error: again\n"), std::string::npos) << log_;
-  EXPECT_NE(log_.find("extension \"bad\" failed at the end of a run: Error: and again\n"), std::string::npos) << log_;
-  EXPECT_NE(log_.find("extension \"odd\" failed at the end of a run: an exception of no"), std::string::npos) << log_;
+  EXPECT_NE(log_.text().find("extension \"bad\" failed after an error: Error: again\n"), std::string::npos)
+      << log_.text();
+  EXPECT_NE(log_.text().find("extension \"bad\" failed at the end of a run: Error: and again\n"), std::string::npos)
+      << log_.text();
+  EXPECT_NE(log_.text().find("extension \"odd\" failed at the end of a run: an exception of no"), std::string::npos)
+      << log_.text();
   // It may go on.
   learner.fails_at = -1;
   Loop next(&learner, UntilIteration(5));

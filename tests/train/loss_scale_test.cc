@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <set>
@@ -13,8 +11,11 @@
 #include "kvstore/kvstore.h"
 #include "symbol/graph.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/trainer.h"
@@ -216,10 +217,8 @@ TEST_F(LossScaleTest, IsRefusedWhereItCannotBe) {
 // 7 batches an epoch; the last ones overflow, too.
 ArrayIter Data() {
   const double values[] = {1, 2, 1, 1, 4, 1, 4};
-  HostTensor data(DType::kFloat32, {7 * kSamples, 1});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, values[i / kSamples]);
-  return ArrayIter({ArrayData{"data", std::make_shared<const HostTensor>(std::move(data)), ""}}, {},
-                   {.batch_size = kSamples});
+  const HostTensor data = Filled({7 * kSamples, 1}, [&](int64_t i) { return values[i / kSamples]; });
+  return ArrayIter({ArrayData{"data", std::make_shared<const HostTensor>(data), ""}}, {}, {.batch_size = kSamples});
 }
 
 TrainerOptions OptionsOf(const std::string& loss_scale) {
@@ -266,15 +265,11 @@ TEST_F(LossScaleTest, ResumedItEndsInTheSameBits) {
   Trainer whole(Linear(), options);
   whole.Fit(all, {.epochs = 3});
   for (const int64_t stop : {1, 3, 5, 8}) {
-    const std::string folder = testing::TempDir() + "/loss_scale" + std::to_string(stop);
-    std::filesystem::remove_all(folder);
+    const TestFolder folder;
     ArrayIter data = Data(), again = Data();
-    Trainer first(Linear(), options);
-    first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                       if (report.step == stop) first.RequestStop();
-                     }});
-    Trainer second(Linear(), options);
-    second.Fit(again, {.epochs = 3, .checkpoints = folder, .resume = true});
+    Trainer first(Linear(), options), second(Linear(), options);
+    FitUntil(stop, &first, data, {.epochs = 3, .checkpoints = folder.path()});
+    second.Fit(again, {.epochs = 3, .checkpoints = folder.path(), .resume = true});
     EXPECT_EQ(second.ToModel().params, whole.ToModel().params) << stop;
     EXPECT_EQ(second.updater()->loss_scale(), whole.updater()->loss_scale()) << stop;
     EXPECT_EQ(second.updater()->step(), whole.updater()->step()) << stop;

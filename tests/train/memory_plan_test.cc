@@ -4,8 +4,9 @@
 #include <cmath>
 #include <tuple>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -16,12 +17,7 @@ namespace bindery {
 namespace {
 
 // 26 samples in batches of 8.
-ArrayIter Points() {
-  HostTensor data(DType::kFloat32, {26, 4}), labels(DType::kFloat32, {26});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(data), std::move(labels), {.batch_size = 8});
-}
+ArrayIter Points() { return ArrayIter(Sines({26, 4}), ClassesInTurn(26, 3), {.batch_size = 8}); }
 
 // A wide layer, so that what grows with the batch counts.
 Symbol Wide() {
@@ -30,10 +26,11 @@ Symbol Wide() {
 }
 
 GroupOptions GroupOf(const ArrayIter& data, int devices) {
-  GroupOptions options{
-      .devices = {}, .data = data.ProvideData(), .labels = data.ProvideLabel(), .threads_per_device = 1, .seed = 3};
-  for (int d = 0; d < devices; ++d) options.devices.push_back(TestDevice(d));
-  return options;
+  return {.devices = TestDeviceList(devices),
+          .data = data.ProvideData(),
+          .labels = data.ProvideLabel(),
+          .threads_per_device = 1,
+          .seed = 3};
 }
 
 TEST(MemoryPlan, TheLargestNumberThatFits) {
@@ -107,10 +104,9 @@ TEST(MemoryPlan, ChoosesTheFewestMicroBatches) {
   for (const int64_t limit : {need(8), need(8) - 1, need(4), need(2)}) {
     const int64_t pieces = fewest(limit);
     Trainer trainer(Wide(), options(limit));
-    std::vector<std::string> lines;
-    SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
+    const LogLines log;
     trainer.Fit(data, {});
-    SetLogCallback(nullptr);
+    const std::vector<std::string> lines = log.lines();
     EXPECT_EQ(trainer.micro_batches(), pieces) << limit;
     EXPECT_EQ(lines.empty(), pieces == 1);
     for (const std::string& line : lines) {

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/log.h"
 #include "executor/placed_executor_group.h"
 #include "symbol/ops.h"
 #include "symbol/stages.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/loop/model_learner.h"
 #include "train/trainer.h"
@@ -27,36 +30,24 @@ Symbol Net(double dropout = 0) {
 
 // 26 samples: batches of 8, and a last one of 2.
 ArrayIter Points(bool shuffle = true, double bad_label_at = -1) {
-  HostTensor data(DType::kFloat32, {26, 4}), labels(DType::kFloat32, {26});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i * i % 5 < 2));
+  HostTensor labels = Filled({26}, [](int64_t i) { return i * i % 5 < 2; });
   if (bad_label_at >= 0) labels.Set(static_cast<int64_t>(bad_label_at), 7);
-  return ArrayIter(std::move(data), std::move(labels), {.batch_size = 8, .shuffle = shuffle, .seed = 5});
+  return ArrayIter(Sines({26, 4}), std::move(labels), {.batch_size = 8, .shuffle = shuffle, .seed = 5});
 }
 
 TrainerOptions On(int devices, int64_t micro_batches, const std::string& optimizer = "sgd(lr=0.2, momentum=0.9)") {
-  TrainerOptions options{.devices = {},
-                         .optimizer = optimizer,
-                         .metrics = "accuracy,cross-entropy,f1(average=macro)",
-                         .micro_batches = micro_batches,
-                         .seed = 3,
-                         .threads_per_device = 1};
-  for (int d = 0; d < devices; ++d) options.devices.push_back(TestDevice(d));
-  return options;
-}
-
-double MostDifferent(const HostTensorMap& a, const HostTensorMap& b) {
-  double most = 0;
-  for (const auto& [name, value] : a) most = std::max(most, MaxAbsDiff(value, b.at(name)));
-  return most;
+  return {.devices = TestDeviceList(devices),
+          .optimizer = optimizer,
+          .metrics = "accuracy,cross-entropy,f1(average=macro)",
+          .micro_batches = micro_batches,
+          .seed = 3,
+          .threads_per_device = 1};
 }
 
 std::vector<std::string> LinesOf(const std::function<void()>& f) {
-  std::vector<std::string> lines;
-  SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
+  const LogLines log;
   f();
-  SetLogCallback(nullptr);
-  return lines;
+  return log.lines();
 }
 
 TEST(MicroBatches, NoneIsLargerThanThoseOfAWholeBatch) {
@@ -214,14 +205,11 @@ TEST(MicroBatches, ResumedAnywhereTheyEndInTheSameBits) {
   Trainer whole(Net(0.3), On(2, 3));
   whole.Fit(all, {.epochs = 3});
   for (const int64_t stop : {1, 4, 6}) {
-    const std::string folder = testing::TempDir() + "/micro" + std::to_string(stop);
-    std::filesystem::remove_all(folder);
+    const TestFolder made;
+    const std::string& folder = made.path();
     ArrayIter data = Points(), again = Points(), others = Points();
-    Trainer first(Net(0.3), On(2, 3));
-    first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                       if (report.step == stop) first.RequestStop();
-                     }});
-    Trainer second(Net(0.3), On(2, 3)), other(Net(0.3), On(2, 2));
+    Trainer first(Net(0.3), On(2, 3)), second(Net(0.3), On(2, 3)), other(Net(0.3), On(2, 2));
+    FitUntil(stop, &first, data, {.epochs = 3, .checkpoints = folder});
     const auto resume = [&](Trainer& trainer, ArrayIter& from) {
       return LinesOf([&] { trainer.Fit(from, {.epochs = 3, .checkpoints = folder, .keep = 9, .resume = true}); });
     };

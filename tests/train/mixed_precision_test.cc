@@ -3,15 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
-#include "base/log.h"
 #include "executor/units.h"
 #include "kvstore/kvstore.h"
 #include "symbol/ops.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/loop/model_learner.h"
@@ -79,43 +80,34 @@ TEST(MixedPrecision, ResumedItEndsInTheSameBits) {
     Trainer whole = make();
     whole.Fit(all, {.epochs = 2});
     for (const int64_t stop : {2, 9}) {
-      const std::string folder = testing::TempDir() + "/mixed_" + precision + std::to_string(stop);
-      std::filesystem::remove_all(folder);
-      {
-        ArrayIter data = Digits(330);
-        Trainer first = make();
-        first.Fit(data, {.epochs = 2, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                           if (report.step == stop) first.RequestStop();
-                         }});
-      }
-      ArrayIter data = Digits(330);
-      Trainer second = make();
-      second.Fit(data, {.epochs = 2, .checkpoints = folder, .resume = true});
+      const TestFolder folder;
+      ArrayIter data = Digits(330), again = Digits(330);
+      Trainer first = make(), second = make();
+      FitUntil(stop, &first, data, {.epochs = 2, .checkpoints = folder.path()});
+      second.Fit(again, {.epochs = 2, .checkpoints = folder.path(), .resume = true});
       EXPECT_EQ(second.ToModel().params, whole.ToModel().params) << precision << ", stopped at " << stop;
     }
   }
 }
 
 TEST(MixedPrecision, AnotherPrecisionIsReported) {
-  std::string log;
-  SetLogCallback([&](LogLevel, const std::string& line) { log += line + "\n"; });
+  LogLines log;
   ArrayIter data = Digits(50);
   Trainer trained(ModelByName("mlp"), OptionsOf(""));
   trained.Fit(data, {});
-  EXPECT_EQ(log, "");
+  EXPECT_EQ(log.text(), "");
   Trainer mixed(ModelByName("mlp"), OptionsOf("bfloat16"));
   mixed.Restore(trained.ToCheckpoint());
-  EXPECT_EQ(log, "the checkpoint was trained with precision \"\", this run goes on with \"bfloat16\"\n");
+  EXPECT_EQ(log.text(), "the checkpoint was trained with precision \"\", this run goes on with \"bfloat16\"\n");
   log.clear();
   mixed.Fit(data, {.epochs = 2});
   mixed.Score(data);
   const Device first = TestDevice(0);
-  EXPECT_EQ(log, HasUnitsFor(first.kind, DType::kBFloat16)
-                     ? ""
-                     : fmt::format("{} has no units for bfloat16: what runs in bfloat16 is computed in float32 and "
-                                   "rounded; that takes less memory, but more time than float32\n",
-                                   first));
-  SetLogCallback(nullptr);
+  EXPECT_EQ(log.text(), HasUnitsFor(first.kind, DType::kBFloat16)
+                            ? ""
+                            : fmt::format("{} has no units for bfloat16: what runs in bfloat16 is computed in float32 "
+                                          "and rounded; that takes less memory, but more time than float32\n",
+                                          first));
 }
 
 // Data and labels of integers are told to the pass: what takes integers alone would throw, and what they are of would be
@@ -281,15 +273,10 @@ TEST(MixedPrecision, ALearnersCheckpointKnowsItsPrecision) {
   EXPECT_EQ(saved.info.at("model:main/run/precision"), "bfloat16");
   const auto lines = [&](const TrainedModelOptions& options, const Checkpoint& checkpoint) {
     Run run(group, options);
-    std::vector<std::string> logged;
-    SetLogCallback([&](LogLevel level, const std::string& line) {
-      EXPECT_EQ(level, LogLevel::kWarning);
-      logged.push_back(line);
-    });
+    const LogLines warnings(LogLevel::kWarning);
     run.learner.Restore(checkpoint);
-    SetLogCallback(nullptr);
     EXPECT_EQ(run.model.ToModel().params, low.model.ToModel().params);
-    return logged;
+    return warnings.lines();
   };
   using Lines = std::vector<std::string>;
   EXPECT_EQ(lines({.optimizer = "sgd(lr=0.1)", .precision = "bfloat16"}, saved), Lines());

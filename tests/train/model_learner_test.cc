@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <set>
 
 #include "base/log.h"
@@ -17,12 +16,6 @@
 
 namespace bindery {
 namespace {
-
-std::vector<Device> Devices(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(TestDevice(i));
-  return devices;
-}
 
 // Six samples, batches of four, for ever.
 ArrayIter Points(LastBatch last_batch = LastBatch::kRepeat, int64_t batch_size = 4, bool shuffle = false) {
@@ -42,7 +35,7 @@ Symbol SquaredError(const Symbol& outputs) {
 }
 
 GroupOptions PointsOn(int devices) {
-  return {.devices = Devices(devices),
+  return {.devices = TestDeviceList(devices),
           .data = {{"data", {4, 2}}},
           .labels = {{"softmax_label", {4, 1}}},
           .threads_per_device = 1};

@@ -4,6 +4,7 @@
 
 #include "symbol/model.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/test_device.h"
 #include "tools/compare_mxnet/compare.h"
 #include "train/data/array_iter.h"
@@ -55,9 +56,8 @@ TEST(Mxnet, AModelIsCutTrainedOnAndSavedAsAnyOther) {
   const HostTensor& steps = arrays.at("data:data");
   const int64_t samples = steps.shape()[0] * steps.shape()[1];
   const HostTensor data = steps.Reshape({samples, steps.shape()[2]});
-  HostTensor labels(DType::kFloat32, {samples});
-  for (int64_t i = 0; i < samples; ++i) labels.Set(i, data.At(4 * i) > 0 ? (data.At(4 * i + 1) > 0 ? 2 : 1) : 0);
-  ArrayIter train(data, labels, {.batch_size = 5});
+  const auto label = [&](int64_t i) { return data.At(4 * i) > 0 ? (data.At(4 * i + 1) > 0 ? 2 : 1) : 0; };
+  ArrayIter train(data, Filled({samples}, label), {.batch_size = 5});
   Trainer trainer(cut, {.devices = {TestDevice(0), TestDevice(1)},
                         .optimizer = "sgd(lr=0.3, momentum=0.9)",
                         .fixed_params = {"fc1_weight", "fc1_bias"}});

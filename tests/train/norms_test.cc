@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/optimizers/key_updater.h"
@@ -34,25 +35,20 @@ double GradientAt(int64_t i) {
 double WeightAt(int64_t i) { return 0.1 * static_cast<double>(i % 7) - 0.2; }
 
 BatchPtr Inputs() {
-  Batch batch{.data = {HostTensor(DType::kFloat64, {kSamples, kWidth})}, .samples = kSamples};
-  for (int64_t i = 0; i < kSamples * kWidth; ++i) batch.data[0].Set(i, InputAt(i / kWidth, i % kWidth));
-  return std::make_shared<const Batch>(std::move(batch));
+  const auto at = [](int64_t i) { return InputAt(i / kWidth, i % kWidth); };
+  return std::make_shared<const Batch>(
+      Batch{.data = {Filled({kSamples, kWidth}, at, DType::kFloat64)}, .samples = kSamples});
 }
 
 // The parameters after some steps on one to three devices, which have unequal shares.
 HostTensorMap Train(const std::string& optimizer, int devices, int steps = 3,
                     const std::vector<std::string>& fixed = {}, KVStoreType kvstore = KVStoreType::kDevice) {
-  std::vector<Device> list;
-  for (int d = 0; d < devices; ++d) list.push_back(TestDevice(d));
-  DataParallelExecutorGroup group(Linear(), {.devices = list,
+  DataParallelExecutorGroup group(Linear(), {.devices = TestDeviceList(devices),
                                              .data = {{"data", {kSamples, kWidth}, DType::kFloat64}},
                                              .fixed_params = fixed,
                                              .bucket_bytes = 400});
   HostTensorMap params;
-  for (const StoredParameter& p : group.store().parameters()) {
-    HostTensor& value = params[p.name] = HostTensor(p.dtype, p.shape);
-    for (int64_t i = 0; i < kWidth; ++i) value.Set(i, WeightAt(i));
-  }
+  for (const StoredParameter& p : group.store().parameters()) params[p.name] = Filled(p.shape, WeightAt, p.dtype);
   group.SetParams(params, {});
   Updater updater(&group, {.optimizer = MakeOptimizer(optimizer), .kvstore = kvstore});
   for (int step = 0; step < steps; ++step) updater.Update(Inputs());
@@ -129,9 +125,8 @@ TEST(NormRules, UpdateKeys) {
   const HostTensorMap expected = Train("lars(lr=0.1, eta=0.5)", 1, 1);
   const KeyUpdater update = MakeKeyUpdater(MakeOptimizer("lars(lr=0.1, eta=0.5)"));
   for (const char* key : {"a_weight", "b_bias"}) {
-    HostTensor weight(DType::kFloat64, {kWidth}), gradient = weight;
-    for (int64_t i = 0; i < kWidth; ++i) weight.Set(i, WeightAt(i));
-    for (int64_t i = 0; i < kWidth; ++i) gradient.Set(i, GradientAt(i));
+    HostTensor weight = Filled({kWidth}, WeightAt, DType::kFloat64);
+    const HostTensor gradient = Filled({kWidth}, GradientAt, DType::kFloat64);
     update(key, DType::kFloat64, gradient.raw(), weight.raw(), kWidth);
     EXPECT_LT(MaxAbsDiff(weight.Reshape({1, kWidth}), expected.at(key)), 1e-14) << key;
   }

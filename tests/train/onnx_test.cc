@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -23,9 +24,7 @@ ArrayIter Digits(int64_t count) {
 }
 
 HostTensor Images(const Shape& sample, int64_t count) {
-  HostTensor images(DType::kFloat32, sample.Insert(0, count));
-  for (int64_t i = 0; i < images.elements(); ++i) images.Set(i, 0.1 * static_cast<double>(i * 7 % 19) - 0.5);
-  return images;
+  return Filled(sample.Insert(0, count), [](int64_t i) { return 0.1 * static_cast<double>(i * 7 % 19) - 0.5; });
 }
 
 // A model of the zoo as it is tested: of the same layers, but of as little as they can have.
@@ -62,34 +61,24 @@ HostTensorMap DataOf(const ZooCase& c, int64_t count) {
       data[name] = Images(sample, count);
       continue;
     }
-    HostTensor numbers(DType::kFloat32, sample.Insert(c.options.time_first ? 1 : 0, count));
     const int64_t step = name == "data" ? 7 : 5;
-    for (int64_t i = 0; i < numbers.elements(); ++i) numbers.Set(i, static_cast<double>(i * step % 11));
-    data[name] = std::move(numbers);
+    data[name] = Filled(sample.Insert(c.options.time_first ? 1 : 0, count), [=](int64_t i) { return i * step % 11; });
   }
   return data;
 }
 
 // With parameters, and running values that say something.
 Model Initialised(const ZooCase& c) {
-  Model model{.symbol = ModelByName(c.model, c.options)};
-  ShapeMap given;
-  for (const auto& [name, value] : DataOf(c, 2)) given.emplace(name, value.shape());
-  const InferredShapes shapes = InferShapes(model.symbol, given);
-  std::map<std::string, ValueType> parameters;
-  const std::vector<std::string> names = model.symbol.ListArguments();
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (!given.contains(names[i]) && names[i] != "softmax_label")
-      parameters[names[i]] = {.shape = *shapes.arguments[i]};
-  }
-  model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/5);
-  const std::vector<std::string> states = model.symbol.ListAuxiliaryStates();
-  for (size_t i = 0; i < states.size(); ++i) {
-    HostTensor& value = model.aux[states[i]] = HostTensor(DType::kFloat32, *shapes.auxiliary[i]);
-    for (int64_t k = 0; k < value.elements(); ++k) {
-      value.Set(k, states[i].ends_with("_var") ? 2 + 0.1 * static_cast<double>(k % 7)
-                                               : 0.02 * static_cast<double>(k % 3 - 1));
-    }
+  const Symbol symbol = ModelByName(c.model, c.options);
+  ShapeMap inputs;
+  for (const auto& [name, value] : DataOf(c, 2)) inputs.emplace(name, value.shape());
+  inputs.emplace("softmax_label", *InferShapes(symbol, inputs).arguments.back());
+  Model model = InitialModel(symbol, inputs, Initializer("xavier"), /*seed=*/5);
+  for (auto& [name, value] : model.aux) {
+    const bool is_var = name.ends_with("_var");
+    value = Filled(value.shape(), [=](int64_t i) {
+      return is_var ? 2 + 0.1 * static_cast<double>(i % 7) : 0.02 * static_cast<double>(i % 3 - 1);
+    });
   }
   return model;
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
 
 #include "symbol/ops.h"
 #include "tests/message_of.h"

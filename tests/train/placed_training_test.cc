@@ -3,16 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <limits>
 
-#include "base/log.h"
 #include "executor/placed_executor_group.h"
 #include "symbol/chain.h"
 #include "symbol/ops.h"
 #include "symbol/stages.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
 #include "train/data/array_iter.h"
 #include "train/loop/loop.h"
 #include "train/loop/model_learner.h"
@@ -37,10 +37,7 @@ Symbol Net() {
 }
 
 ArrayIter Points(int64_t batch_size = 7, bool shuffle = true) {
-  HostTensor data(DType::kFloat32, {26, 4}), labels(DType::kFloat32, {26});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(data), std::move(labels), {.batch_size = batch_size, .shuffle = shuffle, .seed = 5});
+  return ArrayIter(Sines({26, 4}), ClassesInTurn(26, 3), {.batch_size = batch_size, .shuffle = shuffle, .seed = 5});
 }
 
 // Replica r: "low" on device 2 r, "middle" on device 2 r + 1.
@@ -54,20 +51,15 @@ TrainerOptions Placed(int replicas, const std::string& optimizer = "sgd(lr=0.2, 
   return options;
 }
 
-Model Train(const Symbol& net, const TrainerOptions& options, int64_t epochs = 2) {
+Model Train(const Symbol& net, const TrainerOptions& options, int64_t epochs = 2, const std::string& checkpoints = "") {
   Trainer trainer(net, options);
   ArrayIter data = Points();
-  trainer.Fit(data, {.epochs = epochs});
+  trainer.Fit(data, {.epochs = epochs, .checkpoints = checkpoints});
   return trainer.ToModel();
 }
 
 double MostDifferent(const Model& a, const Model& b) {
-  double most = 0;
-  EXPECT_EQ(a.params.size(), b.params.size());
-  EXPECT_EQ(a.aux.size(), b.aux.size());
-  for (const auto& [name, value] : a.params) most = std::max(most, MaxAbsDiff(value, b.params.at(name)));
-  for (const auto& [name, value] : a.aux) most = std::max(most, MaxAbsDiff(value, b.aux.at(name)));
-  return most;
+  return std::max(MostDifferent(a.params, b.params), MostDifferent(a.aux, b.aux));
 }
 
 TEST(PlacedTraining, EqualsOneDevice) {
@@ -100,7 +92,7 @@ TEST(PlacedTraining, OneLossScaleForAllParts) {
   alone.placements.clear();
   two.precision = alone.precision;
   two.loss_scale = alone.loss_scale;
-  SetLogCallback([](LogLevel, const std::string&) {});
+  const LogLines log;  // of overflows
   const auto train = [](const Symbol& net, const TrainerOptions& options) {
     Trainer trainer(net, options);
     ArrayIter data = Points();
@@ -115,12 +107,10 @@ TEST(PlacedTraining, OneLossScaleForAllParts) {
     EXPECT_EQ(own_steps, steps);
     EXPECT_LT(MostDifferent(model, expected), 2e-2);
   }
-  SetLogCallback(nullptr);
 }
 
 TEST(PlacedTraining, ResumesToTheBitAndOnOtherDevices) {
-  const std::string folder = testing::TempDir() + "/placed_resume";
-  SetLogCallback([](LogLevel, const std::string&) {});
+  const LogLines log;  // of devices that are others
   for (const int replicas : {1, 2}) {
     TrainerOptions options = Placed(replicas, "adam(lr=0.02)");
     options.average = "ema(0.9)";
@@ -129,19 +119,14 @@ TEST(PlacedTraining, ResumesToTheBitAndOnOtherDevices) {
     other.placements = {{"low", {Cpu(0)}}, {"middle", {Cpu(0)}}};
     other.devices = {Cpu(0)};
     for (const bool same : {true, false}) {
-      std::filesystem::remove_all(folder);
-      {
-        Trainer trainer(Net(), options);
-        ArrayIter data = Points();
-        trainer.Fit(data, {.epochs = 1, .checkpoints = folder});
-      }
+      const TestFolder folder;
+      Train(Net(), options, 1, folder.path());
       Trainer trainer(Net(), same ? options : other);
       ArrayIter data = Points();
-      trainer.Fit(data, {.epochs = 3, .checkpoints = folder, .resume = true});
+      trainer.Fit(data, {.epochs = 3, .checkpoints = folder.path(), .resume = true});
       EXPECT_LE(MostDifferent(trainer.ToModel(), whole), same ? 0 : 1e-4);
     }
   }
-  SetLogCallback(nullptr);
 }
 
 // A model that was saved is one model, of the names it was made with; without its placements it runs on one device.
@@ -161,8 +146,7 @@ TEST(PlacedTraining, IsSavedAsOneModel) {
   Trainer alone(loaded);
   EXPECT_NEAR(alone.Score(test)[1].second, trainer.Score(test)[1].second, 1e-5);
   EXPECT_LT(MaxAbsDiff(alone.Predict(test)[0], trainer.Predict(test)[0]), 1e-5);
-  HostTensor sample(DType::kFloat32, {3, 4});  // no labels, not bound yet
-  for (int64_t i = 0; i < sample.elements(); ++i) sample.Set(i, 0.1 * static_cast<double>(i));
+  const HostTensor sample = Filled({3, 4}, [](int64_t i) { return 0.1 * static_cast<double>(i); });  // no labels
   EXPECT_LT(MaxAbsDiff(Trainer(LoadModel(path), Placed(2)).Predict({sample})[0], alone.Predict({sample})[0]), 1e-5);
 }
 
@@ -229,10 +213,9 @@ TEST(PlacedTraining, RowsAndMicroBatches) {
       Chain({{.symbol = words, .placement = "low"},
              {.symbol = SoftmaxOutput(scores, {}, "softmax"), .take_labels = true, .placement = "middle"}});
   const auto batch = [](int64_t samples, int64_t seed) {
-    Batch made{.data = {HostTensor(DType::kFloat32, {samples, 2})}, .label = {HostTensor(DType::kFloat32, {samples})}};
-    for (int64_t i = 0; i < 2 * samples; ++i) made.data[0].Set(i, static_cast<double>((i * i + seed) % 9));
-    for (int64_t i = 0; i < samples; ++i) made.label[0].Set(i, static_cast<double>((i + seed) % 3));
-    return std::make_shared<const Batch>(std::move(made));
+    return std::make_shared<const Batch>(
+        Batch{.data = {Filled({samples, 2}, [=](int64_t i) { return (i * i + seed) % 9; })},
+              .label = {Filled({samples}, [=](int64_t i) { return (i + seed) % 3; })}});
   };
   for (const bool by_rows : {true, false}) {
     const auto train = [&](const Symbol& symbol, const TrainerOptions& on) {

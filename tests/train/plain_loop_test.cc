@@ -3,8 +3,9 @@
 
 #include <cmath>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
@@ -15,9 +16,7 @@ namespace {
 constexpr int64_t kSamples = 12, kBatch = 6, kIn = 4, kHidden = 3;
 
 HostTensor Waves(const Shape& shape, double pace) {
-  HostTensor values(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, std::sin(pace * static_cast<double>(i + 1)));
-  return values;
+  return Filled(shape, [=](int64_t i) { return std::sin(pace * static_cast<double>(i + 1)); });
 }
 
 std::vector<double> ToDoubles(const HostTensor& tensor) {
@@ -134,9 +133,7 @@ TEST(PlainLoop, AGammaThatTheGraphFixesDoesNotDecay) {
     if (is_read) x = Apply(BatchNormOp(), BatchNormAttrs{.fix_gamma = false}, {x, gamma}, "bn2");
     const Symbol net = SoftmaxOutput(FullyConnected(x, {.num_hidden = 3}, "fc1"), {}, "softmax");
     Trainer trainer(net, {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.1, momentum=0.9, wd=0.5)"});
-    HostTensor labels(DType::kFloat32, {kSamples});
-    for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, static_cast<double>(i % 3));
-    ArrayIter data(Waves({kSamples, kIn}, 0.37), labels, {.batch_size = kBatch});
+    ArrayIter data(Waves({kSamples, kIn}, 0.37), ClassesInTurn(kSamples, 3), {.batch_size = kBatch});
     trainer.Fit(data, {.epochs = 3});
     const HostTensorMap params = trainer.ToModel().params, state = trainer.updater()->State();
     const HostTensor ones = HostTensor::Full(DType::kFloat32, {kIn}, 1);
@@ -149,15 +146,13 @@ TEST(PlainLoop, AGammaThatTheGraphFixesDoesNotDecay) {
 // Names that say nothing about weights: nothing would decay, without a word.
 TEST(PlainLoop, WhereNothingDecaysThatIsSaid) {
   const auto lines_of = [](const std::string& name, const std::string& optimizer) {
-    std::string lines;
-    SetLogCallback([&](LogLevel, const std::string& line) { lines += line + "\n"; });
+    const LogLines log;
     const Symbol weight = Variable(name, {.shape = Shape{3, kIn}, .init = "zero"});
     const Symbol x = FullyConnected(Variable("data"), weight, Symbol(), {.num_hidden = 3, .no_bias = true}, "fc");
     Trainer trainer(SoftmaxOutput(x, {}, "softmax"), {.devices = {TestDevice(0)}, .optimizer = optimizer});
     ArrayIter data(Waves({kSamples, kIn}, 0.37), HostTensor(DType::kFloat32, {kSamples}), {.batch_size = kBatch});
     trainer.Prepare(data);
-    SetLogCallback(nullptr);
-    return lines;
+    return log.text();
   };
   for (const char* optimizer : {"sgd(wd=0.1)", "lamb", "sgd"}) {
     EXPECT_EQ(lines_of("onnx::MatMul_7", optimizer).find("none of the parameters is a weight") != std::string::npos,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "base/philox.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/test_folder.h"
 #include "tests/thread_processes.h"
 #include "train/data/array_iter.h"
@@ -24,17 +24,14 @@ namespace {
 constexpr int64_t kSamples = 46;
 
 HostTensor Drawn(const Shape& shape, uint64_t seed) {
-  HostTensor values(DType::kFloat32, shape);
   PhiloxStream stream(seed, "data");
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, stream.Normal());
-  return values;
+  return Filled(shape, [&](int64_t) { return stream.Normal(); });
 }
 
 std::unique_ptr<DataIter> Data(ArrayIterOptions options = {.batch_size = 12, .shuffle = true, .seed = 3}) {
-  HostTensor labels(DType::kFloat32, {kSamples});
   const HostTensor data = Drawn({kSamples, 6}, 1);
-  for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, data.At(6 * i) > data.At(6 * i + 1) ? 1 : data.At(6 * i) > 0);
-  return std::make_unique<ArrayIter>(data, labels, options);
+  const auto label = [&](int64_t i) { return data.At(6 * i) > data.At(6 * i + 1) || data.At(6 * i) > 0; };
+  return std::make_unique<ArrayIter>(data, Filled({kSamples}, label), options);
 }
 std::unique_ptr<DataIter> PartOfData(const ProcessesPtr& processes,
                                      ArrayIterOptions options = {.batch_size = 12, .shuffle = true, .seed = 3}) {
@@ -66,15 +63,6 @@ TrainerOptions Of(const ProcessesPtr& processes, TrainerOptions options) {
   return options;
 }
 
-double MaxDifference(const HostTensorMap& a, const HostTensorMap& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double most = 0;
-  for (const auto& [name, value] : a) {
-    for (int64_t i = 0; i < value.elements(); ++i) most = std::max(most, std::abs(value.At(i) - b.at(name).At(i)));
-  }
-  return most;
-}
-
 // Runs the net in so many processes, of one CPU each unless others are given, and in one process of as many devices.
 void ExpectSameAsOneProcess(int count, const Symbol& net, const TrainerOptions& options, double tolerance,
                             const std::vector<Device>& own = {Cpu(0)}) {
@@ -94,7 +82,7 @@ void ExpectSameAsOneProcess(int count, const Symbol& net, const TrainerOptions& 
     EXPECT_EQ(result.steps, expected.steps);
     EXPECT_EQ(trainer.updater()->loss_scale().scale, one.updater()->loss_scale().scale);
     const Model mine_now = trainer.ToModel();
-    EXPECT_LE(MaxDifference(mine_now.params, model.params), tolerance);
+    EXPECT_LE(MostDifferent(mine_now.params, model.params), tolerance);
     for (size_t i = 0; i < expected.train.size(); ++i) {
       EXPECT_NEAR(result.train[i].second, expected.train[i].second, 1e-5);
       EXPECT_NEAR(result.validation[i].second, expected.validation[i].second, 1e-5);
@@ -198,7 +186,7 @@ TEST(TrainerProcesses, TheFirstOneWritesCheckpointsAndAllGoOnFromThem) {
   Trainer trainer(Net(), Options(Cpus(1)));
   const std::unique_ptr<DataIter> data = Data();
   trainer.Fit(*data, {.epochs = 4, .checkpoints = path, .resume = true});
-  EXPECT_LE(MaxDifference(trainer.ToModel().params, whole.params), 1e-5);
+  EXPECT_LE(MostDifferent(trainer.ToModel().params, whole.params), 1e-5);
 }
 
 // Within an epoch, too. Its metrics are of all that is trained on after the stop, and of what the first had before.
@@ -225,7 +213,7 @@ TEST(TrainerProcesses, GoOnWithinAnEpoch) {
           if (processes->rank() == 0) stopped_at = result.steps;
           return;
         }
-        EXPECT_LE(MaxDifference(trainer.ToModel().params, one.ToModel().params), 1e-5);
+        EXPECT_LE(MostDifferent(trainer.ToModel().params, one.ToModel().params), 1e-5);
         if (processes->rank() == 0) accuracy = result.train[0].second;
       });
     }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "bindery/bindery.h"
 #include "tests/message_of.h"

@@ -4,10 +4,11 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/trainer.h"
@@ -23,15 +24,11 @@ ArrayIter Digits(uint64_t seed = 1, int64_t batch = 16) {
 
 class ResumeTest : public testing::Test {
  protected:
-  ResumeTest() : folder_(testing::TempDir() + "/resume_test") {
-    std::filesystem::remove_all(folder_);
-    SetLogCallback([this](LogLevel, const std::string& line) { log_ += line + "\n"; });
+  ResumeTest() {
     ArrayIter data = Digits();
     Trainer(ModelByName("mlp"), options_).Fit(data, {.epochs = 1, .checkpoints = folder_});
     log_.clear();
   }
-  ~ResumeTest() override { SetLogCallback(nullptr); }
-
   FitResult Resume(const Symbol& symbol, const TrainerOptions& options, ArrayIter data = Digits(), int64_t epochs = 2) {
     return Trainer(symbol, options).Fit(data, {.epochs = epochs, .checkpoints = folder_, .resume = true});
   }
@@ -40,13 +37,14 @@ class ResumeTest : public testing::Test {
   }
 
   const TrainerOptions options_ = {.devices = {TestDevice(0), TestDevice(1)}, .threads_per_device = 1};
-  const std::string folder_;
-  std::string log_;
+  const TestFolder made_;
+  const std::string& folder_ = made_.path();
+  LogLines log_;
 };
 
 TEST_F(ResumeTest, TheSameRunGoesOn) {
   EXPECT_EQ(Resume(ModelByName("mlp"), options_).steps, 6);
-  EXPECT_EQ(log_, "going on after step 3, in epoch 2\n");
+  EXPECT_EQ(log_.text(), "going on after step 3, in epoch 2\n");
 }
 
 TEST_F(ResumeTest, AnotherRunsFolderIsRefusedUnlessItIsToBeReplaced) {
@@ -117,21 +115,21 @@ TEST_F(ResumeTest, DifferencesThatDoNotPreventItAreReported) {
   other.workload = {3, 1};
   Resume(ModelByName("mlp"), other);
   const std::string devices = fmt::format("{},{}", TestDevice(0), TestDevice(1));
-  EXPECT_NE(log_.find(fmt::format("was trained on {0}, this run goes on on {0} with workload 3,1", devices)),
+  EXPECT_NE(log_.text().find(fmt::format("was trained on {0}, this run goes on on {0} with workload 3,1", devices)),
             std::string::npos)
-      << log_;
+      << log_.text();
   log_.clear();
   other.optimizer = "sgd(lr=0.5)";
   other.policy = KernelPolicy::kReference;
   other.threads_per_device = 2;
   other.fixed_params = {"fc1_bias"};
   Resume(ModelByName("mlp"), other, Digits(), 3);
-  EXPECT_EQ(log_.find("was trained on"), std::string::npos) << log_;
+  EXPECT_EQ(log_.text().find("was trained on"), std::string::npos) << log_.text();
   for (const char* text :
        {"this run goes on by sgd(lr=0.5)", "trained with kernels \"fast\", this run goes on with \"reference\"",
         "threads per device \"1\", this run goes on with \"2\"",
         "fixed parameters \"\", this run goes on with \"fc1_bias\""}) {
-    EXPECT_NE(log_.find(text), std::string::npos) << text << "\n" << log_;
+    EXPECT_NE(log_.text().find(text), std::string::npos) << text << "\n" << log_.text();
   }
 }
 
@@ -147,12 +145,12 @@ TEST_F(ResumeTest, ThatNothingIsTrainedIsLogged) {
   for (const TrainerOptions& all : {fixed, by_pattern}) {
     log_.clear();
     Trainer(ModelByName("mlp"), all).Fit(data, {.epochs = 1});
-    EXPECT_NE(log_.find(warning), std::string::npos) << log_;
+    EXPECT_NE(log_.text().find(warning), std::string::npos) << log_.text();
   }
   log_.clear();
   fixed.fixed_params.pop_back();
   Trainer(ModelByName("mlp"), fixed).Fit(data, {.epochs = 1});
-  EXPECT_EQ(log_.find(warning), std::string::npos) << log_;
+  EXPECT_EQ(log_.text().find(warning), std::string::npos) << log_.text();
 }
 
 TEST_F(ResumeTest, TheBestValueSoFarIsRemembered) {
@@ -186,13 +184,14 @@ TEST_F(ResumeTest, HalfAnEpochGoesOn) {
   };
   run_to(4);
   run_to(5);
-  EXPECT_EQ(log_.find("the metrics of the epoch"), std::string::npos) << log_;
+  EXPECT_EQ(log_.text().find("the metrics of the epoch"), std::string::npos) << log_.text();
   options.metrics = "cross-entropy";
   run_to(6);
-  EXPECT_NE(log_.find("the metrics of the epoch so far were accuracy,cross-entropy: those of this run, cross-entropy, "
-                      "begin now"),
-            std::string::npos)
-      << log_;
+  EXPECT_NE(
+      log_.text().find("the metrics of the epoch so far were accuracy,cross-entropy: those of this run, cross-entropy, "
+                       "begin now"),
+      std::string::npos)
+      << log_.text();
 }
 
 // The validation data come in the same batches each time: the size of the batch that a sample is in decides in which
@@ -206,7 +205,7 @@ TEST_F(ResumeTest, AFinishedRunIsMeasuredAllTheSame) {
       trainer.Fit(data, {.epochs = 1, .validation = &test, .checkpoints = folder_, .resume = true});
   EXPECT_EQ(result.steps, 3);
   EXPECT_EQ(result.validation, trainer.Score(test));
-  EXPECT_EQ(log_, "the checkpoint of step 3 has 1 epochs already: nothing is left to train\n");
+  EXPECT_EQ(log_.text(), "the checkpoint of step 3 has 1 epochs already: nothing is left to train\n");
 }
 
 TEST_F(ResumeTest, AStopRequestedBeforeTheFirstStepCounts) {

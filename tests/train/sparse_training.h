@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "train/updater/updater.h"
 
 namespace bindery {
@@ -17,16 +18,12 @@ namespace bindery {
 inline constexpr int64_t kRows = 50, kWidth = 6, kBatch = 9, kWords = 4;
 
 inline HostTensor Waves(const Shape& shape, double pace) {
-  HostTensor values(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, std::sin(pace * static_cast<double>(i + 1)));
-  return values;
+  return Filled(shape, [=](int64_t i) { return std::sin(pace * static_cast<double>(i + 1)); });
 }
 
 // word(i) at position i.
 inline HostTensor WordsOf(const Shape& shape, const std::function<int64_t(int64_t)>& word) {
-  HostTensor words(DType::kInt32, shape);
-  for (int64_t i = 0; i < words.elements(); ++i) words.Set(i, static_cast<double>(word(i)));
-  return words;
+  return Filled(shape, word, DType::kInt32);
 }
 // Words of each sample: many are the same, in one sample and in several, on one device and on all.
 inline HostTensor Words(int step, const Shape& shape = {kBatch, kWords}) {

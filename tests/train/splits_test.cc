@@ -59,13 +59,7 @@ std::vector<double> Losses(const Symbol& symbol, const Training& training, const
                                            .data = data.ProvideData(),
                                            .labels = data.ProvideLabel(),
                                            .seed = 9});
-  std::map<std::string, ValueType> types;
-  for (const StoredParameter& p : group.store().parameters()) types[p.name] = {.dtype = p.dtype, .shape = p.shape};
-  HostTensorMap params, aux;
-  for (auto& [name, value] : InitialValues(symbol, types, Initializer("xavier"), 9)) {
-    (group.store().Find(name)->auxiliary ? aux : params)[name] = std::move(value);
-  }
-  group.SetParams(params, aux);
+  SetInitialParams(&group, {}, Initializer("xavier"), 9);
   Updater updater(&group, {.optimizer = MakeOptimizer(training.optimizer)});
   const std::unique_ptr<Metric> loss = MakeMetric("cross-entropy");
   std::vector<double> losses;

@@ -8,6 +8,7 @@
 
 #include "executor/executor.h"
 #include "symbol/model.h"
+#include "tests/host_tensors.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
@@ -33,9 +34,7 @@ void ExpectExactly(const Model& model, const std::string& name, const std::vecto
 
 // data (N, 2, 5, 4) of fixed numbers.
 HostTensor Images() {
-  HostTensor images(DType::kFloat32, {2, 2, 5, 4});
-  for (int64_t i = 0; i < images.elements(); ++i) images.Set(i, static_cast<double>(i * 5 % 17 - 8) / 4);
-  return images;
+  return Filled({2, 2, 5, 4}, [](int64_t i) { return static_cast<double>(i * 5 % 17 - 8) / 4; });
 }
 
 void ExpectVersion2(const Model& model) {
@@ -123,10 +122,8 @@ TEST(StoredFiles, CheckpointOfVersion2) {
   ExpectValues(checkpoint.optimizer_state.at("fc2_weight:momentum"),
                {0.0674324483, 0.00969769061, 0.0442659073, -0.0674324483, -0.00969768688, -0.0442659073},
                "fc2_weight:momentum");
-  HostTensor data(DType::kFloat32, {8, 4}), label(DType::kFloat32, {8});
-  for (int64_t i = 0; i < 32; ++i) data.Set(i, static_cast<double>(i * 3 % 7 - 3) / 4);
-  for (int64_t i = 0; i < 8; ++i) label.Set(i, static_cast<double>(i % 3 == 0));
-  ArrayIter train(data, label, {.batch_size = 2});
+  ArrayIter train(Filled({8, 4}, [](int64_t i) { return static_cast<double>(i * 3 % 7 - 3) / 4; }),
+                  Filled({8}, [](int64_t i) { return i % 3 == 0; }), {.batch_size = 2});
   Trainer trainer(checkpoint.model.symbol, {.optimizer = "sgd(lr=0.25, momentum=0.5)", .seed = 11});
   EXPECT_EQ(trainer.Fit(train, {.epochs = 1, .checkpoints = folder, .resume = true}).steps, 4);
   const Model trained = trainer.ToModel();

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/initializer.h"
@@ -23,10 +25,7 @@ std::vector<Device> Devices() { return {TestDevice(0), TestDevice(1)}; }
 
 // Ten samples in batches of four.
 ArrayIter Data(LastBatch last_batch = LastBatch::kShort, bool shuffle = true) {
-  HostTensor data(DType::kFloat32, {10, 5}), labels(DType::kFloat32, {10});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
-  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(data), std::move(labels),
+  return ArrayIter(Sines({10, 5}), ClassesInTurn(10, 3),
                    {.batch_size = 4, .shuffle = shuffle, .seed = 2, .last_batch = last_batch});
 }
 
@@ -47,11 +46,9 @@ TEST(TrainerBatches, TheModelKnowsOfItsDataWhatTheIteratorDoes) {
   };
   using Texts = std::map<std::string, std::string>;
   EXPECT_EQ(fit({.symbol = Net()}), (Texts{{"classes", "a"}, {"made", "b"}}));
-  std::string log;
-  SetLogCallback([&](LogLevel, const std::string& line) { log += line; });
+  const LogLines log;
   EXPECT_EQ(fit({.symbol = Net(), .metadata = {{"classes", "own"}}}), (Texts{{"classes", "own"}, {"made", "b"}}));
-  SetLogCallback(nullptr);
-  EXPECT_EQ(log, "the model's \"classes\" is not that of the data that it is trained on, and stays as it is");
+  EXPECT_EQ(log.text(), "the model's \"classes\" is not that of the data that it is trained on, and stays as it is\n");
 }
 
 TEST(TrainerBatches, TheModelKnowsNothingOfDataThatDoNotFit) {
@@ -109,16 +106,12 @@ TEST(TrainerBatches, AnEpochOfSoManyIsResumedToTheBit) {
   Trainer whole(Net(), {.devices = Devices()});
   whole.Fit(all, fit);
   for (const int64_t stop : {1, 3, 4, 6}) {
+    const TestFolder folder;
     FitOptions options = fit;
-    options.checkpoints = testing::TempDir() + "/epoch_batches" + std::to_string(stop);
-    std::filesystem::remove_all(options.checkpoints);
+    options.checkpoints = folder.path();
     ArrayIter data = Data(), again = Data();
     Trainer first(Net(), {.devices = Devices()}), second(Net(), {.devices = Devices()});
-    options.on_batch = [&](const BatchReport& report) {
-      if (report.step == stop) first.RequestStop();
-    };
-    EXPECT_EQ(first.Fit(data, options).steps, stop);
-    options.on_batch = {};
+    EXPECT_EQ(FitUntil(stop, &first, data, options).steps, stop);
     options.resume = true;
     EXPECT_EQ(second.Fit(again, options).steps, 8);
     EXPECT_EQ(second.ToModel().params, whole.ToModel().params) << stop;

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "base/log.h"
 #include "symbol/ops.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -85,12 +85,10 @@ TEST(TrainerDTypes, OthersThanTheCheckpointsAreLogged) {
   Trainer trainer(Net(), options({{"embed_*", DType::kFloat64}}));
   trainer.Fit(data, {.epochs = 1});
   const Checkpoint checkpoint = trainer.ToCheckpoint(&data);
-  std::string lines;
-  SetLogCallback([&](LogLevel, const std::string& line) { lines += line + "\n"; });
+  const LogLines log;
   Trainer other(Net(), options({}));
   other.Restore(checkpoint, &data);
-  SetLogCallback(nullptr);
-  EXPECT_NE(lines.find("was trained with parameter types \"embed_*=float64\""), std::string::npos) << lines;
+  EXPECT_NE(log.text().find("was trained with parameter types \"embed_*=float64\""), std::string::npos) << log.text();
   other.Fit(data, {.epochs = 2});
   EXPECT_EQ(other.ToModel().params.at("embed_weight").dtype(), DType::kFloat32);
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -20,15 +21,9 @@ namespace {
 constexpr int64_t kSamples = 10;
 
 HostTensor Ramp(const Shape& shape, double scale) {
-  HostTensor values(DType::kFloat32, shape);
-  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, scale * static_cast<double>(i % 7 - 3));
-  return values;
+  return Filled(shape, [=](int64_t i) { return scale * static_cast<double>(i % 7 - 3); });
 }
-HostTensor Classes() {
-  HostTensor labels(DType::kFloat32, {kSamples});
-  for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, static_cast<double>(i % 3));
-  return labels;
-}
+HostTensor Classes() { return ClassesInTurn(kSamples, 3); }
 ArrayData Array(const std::string& name, HostTensor values, const std::string& layout = "") {
   return {name, std::make_shared<const HostTensor>(std::move(values)), layout};
 }
@@ -116,8 +111,7 @@ TEST(Trainer, RowsOfTimeAndBatchAreThoseOfOneBatch) {
   const Symbol rows = Reshape(Variable("data"), {.shape = {-1, 3}}, "rows");
   const Symbol net = SoftmaxOutput(rows, Reshape(Variable("softmax_label"), {.shape = {-1}}), {}, "softmax");
   const HostTensor inputs = Ramp({2, 6, 3}, 1);
-  HostTensor words(DType::kFloat32, {2, 6});
-  for (int64_t i = 0; i < 12; ++i) words.Set(i, static_cast<double>(i * i % 3));
+  const HostTensor words = Filled({2, 6}, [](int64_t i) { return i * i % 3; });
   std::vector<NamedValues> scores;
   for (const int64_t batch : {6, 4}) {
     for (const int devices : {1, 2}) {

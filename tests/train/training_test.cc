@@ -1,11 +1,10 @@
-// Whole trainings: resumed to the bit, by micro-batches, and good enough. tests/train/splits_test.cc: on any devices.
+// Whole trainings: resumed to the bit, and good enough. tests/train/splits_test.cc: on any devices.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
-#include "base/philox.h"
 #include "symbol/ops.h"
 #include "tests/test_device.h"
+#include "tests/test_folder.h"
+#include "tests/train/fit_until.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/trainer.h"
@@ -53,62 +52,16 @@ TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
   whole.Fit(all, {.epochs = 3});
   const HostTensorMap expected = params(whole);
   for (const int64_t stop : {1, 4, 6, 7, 13, 17}) {  // in the middle of an epoch, at its end, after it
-    const std::string folder = testing::TempDir() + "/resume" + std::to_string(stop);
-    std::filesystem::remove_all(folder);
-    {
-      ArrayIter data = Digits(330, 64);
-      Trainer first = make();
-      const FitResult r =
-          first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
-                             if (report.step == stop) first.RequestStop();
-                           }});
-      EXPECT_TRUE(r.stopped);
-      EXPECT_EQ(r.steps, stop);
-    }
-    ArrayIter data = Digits(330, 64);
-    Trainer second = make();
-    const FitResult r = second.Fit(data, {.epochs = 3, .checkpoints = folder, .resume = true});
-    EXPECT_EQ(r.steps, 18);
+    const TestFolder folder;
+    ArrayIter data = Digits(330, 64), again = Digits(330, 64);
+    Trainer first = make(), second = make();
+    const FitResult r = FitUntil(stop, &first, data, {.epochs = 3, .checkpoints = folder.path()});
+    EXPECT_TRUE(r.stopped);
+    EXPECT_EQ(r.steps, stop);
+    EXPECT_EQ(second.Fit(again, {.epochs = 3, .checkpoints = folder.path(), .resume = true}).steps, 18);
     for (const auto& [name, value] : params(second))
       EXPECT_EQ(value, expected.at(name)) << name << ", stopped at " << stop;
   }
-}
-
-TEST(Training, MicroBatchesAreOneStep) {
-  const Symbol symbol = ModelByName("mlp", {.dropout = 0});
-  const auto run = [&](bool micro) {
-    ArrayIter data = Digits(60, 60, false);
-    DataParallelExecutorGroup group(symbol, {.devices = {TestDevice(0), TestDevice(1)},
-                                             .data = data.ProvideData(),
-                                             .labels = data.ProvideLabel(),
-                                             .grad_req = micro ? GradReq::kAdd : GradReq::kWrite});
-    HostTensorMap args;
-    for (const StoredParameter& p : group.store().parameters()) {
-      args[p.name] = HostTensor(p.dtype, p.shape);
-      PhiloxStream random(1, p.name);
-      for (float& v : args[p.name].data<float>()) v = random.Uniform(-0.1f, 0.1f);
-    }
-    group.SetParams(args, {});
-    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
-    const BatchPtr batch = data.Next();
-    for (int step = 0; step < 3; ++step) {
-      if (!micro) {
-        updater.Update(batch);
-        continue;
-      }
-      std::vector<BatchPtr> parts;
-      for (const auto& [begin, end] : {std::pair(0, 13), std::pair(13, 50), std::pair(50, 60)}) {
-        parts.push_back(std::make_shared<Batch>(
-            Batch{.data = {batch->data[0].Slice(0, begin, end)}, .label = {batch->label[0].Slice(0, begin, end)}}));
-      }
-      updater.Update(parts);
-    }
-    HostTensorMap result;
-    group.GetParams(&result, nullptr);
-    return result;
-  };
-  const HostTensorMap one = run(false);
-  for (const auto& [name, value] : run(true)) EXPECT_LT(MaxAbsDiff(value, one.at(name)), 1e-6) << name;
 }
 
 TEST(Training, DivergenceIsAnErrorAndNamesTheStep) {

@@ -6,7 +6,6 @@
 
 #include "base/philox.h"
 #include "executor/predictor.h"
-#include "symbol/infer.h"
 #include "train/initializer.h"
 #include "train/zoo.h"
 
@@ -23,20 +22,13 @@ TEST(Zoo, PredictsWithNormsFolded) {
        {Case{"resnet20", {3, 32, 32}, 3}, Case{"resnet18", {3, 64, 64}, 2}, Case{"resnet50", {3, 64, 64}, 1},
         Case{"mobilenetv2", {3, 64, 64}, 2}, Case{"unet", {3, 32, 32}, 2}}) {
     SCOPED_TRACE(c.name);
-    Model model{.symbol = ModelByName(c.name, {.input = c.sample})};
-    model.symbol = Symbol(model.symbol.entry().node->inputs()[0]);  // scores: probabilities may be all 0 and 1
+    const Symbol net = ModelByName(c.name, {.input = c.sample});
+    const Symbol scores = Symbol(net.entry().node->inputs()[0]);  // probabilities may be all 0 and 1
     const Shape shape = c.sample.Insert(0, c.batch);
-    const InferredShapes shapes = InferShapes(model.symbol, {{"data", shape}});
-    const std::vector<std::string> names = model.symbol.ListArguments(), states = model.symbol.ListAuxiliaryStates();
-    std::map<std::string, ValueType> parameters;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] != "data") parameters[names[i]].shape = *shapes.arguments[i];
-    }
-    model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/1);
+    Model model = InitialModel(scores, {{"data", shape}}, Initializer("xavier"), /*seed=*/1);
     PhiloxStream random(2, "states");
-    for (size_t i = 0; i < states.size(); ++i) {
-      HostTensor& state = model.aux[states[i]] = HostTensor(DType::kFloat32, *shapes.auxiliary[i]);
-      const bool is_var = states[i].ends_with("var");
+    for (auto& [name, state] : model.aux) {
+      const bool is_var = name.ends_with("var");
       for (float& v : state.data<float>()) v = is_var ? random.Uniform(0.5, 2) : random.Uniform(-1, 1);
     }
     HostTensor data(DType::kFloat32, shape);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,24 +24,6 @@ using Seconds = std::chrono::duration<double>;
 double Median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
-}
-
-// With the initial values of a training, by the description of a batch.
-Model InitialModel(const std::string& name, const ShapeMap& data) {
-  Model model{.symbol = ModelByName(name)};
-  const InferredShapes shapes = InferShapes(model.symbol, data);
-  const auto fill = [&](const std::vector<std::string>& names, const std::vector<std::optional<Shape>>& of_names,
-                        HostTensorMap* values) {
-    std::map<std::string, ValueType> variables;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (data.contains(names[i]) || names[i].ends_with("label")) continue;
-      variables[names[i]] = {.dtype = DType::kFloat32, .shape = *of_names[i]};
-    }
-    *values = InitialValues(model.symbol, variables, Initializer("xavier"), 1);
-  };
-  fill(model.symbol.ListArguments(), shapes.arguments, &model.params);
-  fill(model.symbol.ListAuxiliaryStates(), shapes.auxiliary, &model.aux);
-  return model;
 }
 
 HostTensor DrawData(const std::string& model, const Shape& shape) {
@@ -107,7 +87,8 @@ ClientBenchResult RunClientBench(const ClientBenchOptions& o) {
   if (o.clients < 1) Throw("--clients: expected 1 or more, got {}", o.clients);
   const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
   ShapeMap shapes = {{"data", shape}};
-  const std::vector<std::string> arguments = ModelByName(o.model).ListArguments();
+  const Symbol symbol = ModelByName(o.model);
+  const std::vector<std::string> arguments = symbol.ListArguments();
   if (std::ranges::find(arguments, "target") != arguments.end()) shapes["target"] = shape;  // transformer's
   PredictorOptions options{.device = o.device, .calls = o.clients, .threads = o.threads};
   HostTensorMap data;
@@ -115,7 +96,8 @@ ClientBenchResult RunClientBench(const ClientBenchOptions& o) {
     options.inputs.push_back({.name = name, .shape = of_name});
     data[name] = DrawData(o.model, of_name);
   }
-  const Predictor predictor(InitialModel(o.model, shapes), options);
+  shapes["softmax_label"] = *InferShapes(symbol, shapes).arguments.back();
+  const Predictor predictor(InitialModel(symbol, shapes, Initializer("xavier"), /*seed=*/1), options);
   const HostTensor expected = predictor.Predict(data)[0];
   Ask(predictor, data, expected, o.clients, o.seconds);  // makes all that they need
   ClientBenchResult result;

@@ -77,14 +77,7 @@ Bound Bind(const ModelBenchOptions& o) {
                              .switches = {.derive = o.derive, .tuning = o.tuning}};
   bound.group =
       std::make_unique<DataParallelExecutorGroup>(in_precision, o.block > 0 ? ForBlocks(options, o.block) : options);
-  std::map<std::string, ValueType> variables;
-  for (const StoredParameter& p : bound.group->store().parameters())
-    variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
-  HostTensorMap args, aux;
-  for (auto& [name, value] : InitialValues(symbol, variables, Initializer("xavier"), 1)) {
-    (bound.group->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
-  }
-  bound.group->SetParams(args, aux);
+  SetInitialParams(bound.group.get(), {}, Initializer("xavier"), /*seed=*/1);
   PhiloxStream random(1, "benchmark");
   const auto draw_classes = [&](HostTensor* tensor) {
     for (float& v : tensor->data<float>()) {
@@ -119,7 +112,9 @@ Bound Bind(const ModelBenchOptions& o) {
   if (quantizes) {
     const Batch& first = *bound.parts[0];
     ArrayIter seen(first.data[0], first.label[0], {.batch_size = first.samples});
-    const Model small = Quantized({.symbol = symbol, .params = args, .aux = aux}, seen);
+    Model model{.symbol = symbol};
+    bound.group->GetParams(&model.params, &model.aux);
+    const Model small = Quantized(model, seen);
     bound.group = std::make_unique<DataParallelExecutorGroup>(small.symbol, options);
     bound.group->SetParams(small.params, small.aux);
   }

@@ -1,7 +1,6 @@
 // train --best FILE: the model of the best epoch of a run, those before a resume included.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "train/checkpoint/checkpoint.h"

@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "tools/cli/data.h"
-#include "tools/cli/exit_codes.h"
 #include "train/data/data_description.h"
 #include "train/data/samples/numbers.h"
 #include "train/data/settings.h"

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/names.h"
-#include "tools/cli/exit_codes.h"
 #include "train/checkpoint/best_checkpoint.h"
 
 namespace bindery::cli {

@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "base/error.h"
 #include "symbol/graph.h"
-#include "symbol/infer.h"
 #include "symbol/ops/loss.h"
-#include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "train/data/open.h"
 #include "train/label_scaling.h"

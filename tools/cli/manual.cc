@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/names.h"
 #include "bindery/version.h"
 #include "tools/cli/arguments.h"

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "symbol/graph.h"
-#include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 
 namespace bindery::cli {

@@ -1,7 +1,6 @@
 // What a model is like from outside: its input, its metrics, its parameters.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
 
 #include "base/log.h"

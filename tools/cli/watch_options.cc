@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/split_text.h"
-#include "symbol/print/summary.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"

@@ -15,10 +15,8 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -71,21 +69,20 @@ struct Side {
   std::function<double()> loss;
 };
 
+Shape DataShape(const Options& o) { return ModelInputShape(o.model).Insert(0, o.batch_size); }
+Shape LabelShape(const Options& o) {
+  return *InferShapes(ModelByName(o.model), {{"data", DataShape(o)}}).arguments.back();
+}
+
 // What all sides start from: the network, in predictions up to its scores, and its initial parameters. Predictions have
 // running statistics that are no trivial ones.
-Model StartOf(const Options& o, const Shape& data) {
+Model StartOf(const Options& o) {
   const bool training = o.phase == "train";
-  Model model{.symbol = ModelByName(o.model)};
-  if (!training) model.symbol = Symbol(model.symbol.entry().node->inputs()[0]);
-  const InferredShapes shapes = InferShapes(model.symbol, {{"data", data}});
-  const std::vector<std::string> names = model.symbol.ListArguments(), states = model.symbol.ListAuxiliaryStates();
-  std::map<std::string, ValueType> parameters, statistics;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] != "data" && names[i] != "softmax_label") parameters[names[i]].shape = *shapes.arguments[i];
-  }
-  for (size_t i = 0; i < states.size(); ++i) statistics[states[i]].shape = *shapes.auxiliary[i];
-  model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/1);
-  model.aux = InitialValues(model.symbol, statistics, Initializer("xavier"), /*seed=*/1);
+  const Symbol network = ModelByName(o.model);
+  ShapeMap inputs = {{"data", DataShape(o)}};
+  if (training) inputs["softmax_label"] = LabelShape(o);
+  Model model = InitialModel(training ? network : Symbol(network.entry().node->inputs()[0]), inputs,
+                             Initializer("xavier"), /*seed=*/1);
   if (training) return model;
   PhiloxStream random(2, "states");
   for (auto& [name, state] : model.aux) {
@@ -96,14 +93,9 @@ Model StartOf(const Options& o, const Shape& data) {
   return model;
 }
 
-Shape DataShape(const Options& o) { return ModelInputShape(o.model).Insert(0, o.batch_size); }
-Shape LabelShape(const Options& o) {
-  return *InferShapes(ModelByName(o.model), {{"data", DataShape(o)}}).arguments.back();
-}
-
 // It into files. A process of its own does it: what it takes is no part of what is measured.
 void Write(const Options& o) {
-  const Model model = StartOf(o, DataShape(o));
+  const Model model = StartOf(o);
   const Samples samples = Draw(o, DataShape(o), LabelShape(o));
   HostTensorMap values = model.params;
   values.insert(model.aux.begin(), model.aux.end());
@@ -119,7 +111,7 @@ void Write(const Options& o) {
 
 Side MakeTraining(const Options& o) {
   const Shape data = DataShape(o), label = LabelShape(o);
-  const Model model = StartOf(o, data);
+  const Model model = StartOf(o);
   const auto group =
       std::make_shared<DataParallelExecutorGroup>(model.symbol, GroupOptions{.devices = ParseDevices(o.devices),
                                                                              .data = {{"data", data}},
@@ -166,9 +158,8 @@ double CrossEntropy(const HostTensor& scores, const HostTensor& label) {
 Side MakePrediction(const Options& o) {
   const Shape shape = DataShape(o);
   const auto predictor = std::make_shared<const Predictor>(
-      StartOf(o, shape),
-      PredictorOptions{
-          .inputs = {{"data", shape}}, .calls = 1, .threads = o.threads, .switches = {.tuning = o.tuning}});
+      StartOf(o), PredictorOptions{
+                      .inputs = {{"data", shape}}, .calls = 1, .threads = o.threads, .switches = {.tuning = o.tuning}});
   const auto samples = std::make_shared<const Samples>(Draw(o, shape, LabelShape(o)));
   const auto inputs = std::make_shared<TensorMap>();
   const Tensor on_device(Cpu(0), samples->data.dtype(), shape);

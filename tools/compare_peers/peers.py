@@ -71,10 +71,6 @@ class Work(NamedTuple):
     def has_convolutions(self):
         return self.model.startswith(("lenet", "resnet"))
 
-    @property
-    def is_sequence(self):
-        return self.model.startswith(("gpt", "lstm"))
-
 
 def allocators(work):
     # glibc's keeps what is freed: no page is touched for the first time again.

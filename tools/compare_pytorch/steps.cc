@@ -104,15 +104,9 @@ class Training {
                      .data = data_->ProvideData(),
                      .labels = data_->ProvideLabel(),
                      .threads_per_device = o.threads});
-    std::map<std::string, ValueType> variables;
-    for (const StoredParameter& p : group_->store().parameters()) {
-      variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
-    }
-    HostTensorMap args, aux;
-    for (auto& [name, value] : InitialValues(symbol_, variables, Initializer("xavier"), /*seed=*/1)) {
-      (group_->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
-    }
-    group_->SetParams(args, aux);
+    SetInitialParams(group_.get(), {}, Initializer("xavier"), /*seed=*/1);
+    HostTensorMap args;
+    group_->GetParams(&args, nullptr);
     Write(args, o.folder + "/initial");
     updater_ = std::make_unique<Updater>(group_.get(), UpdaterOptions{.optimizer = MakeOptimizer(o.optimizer)});
   }

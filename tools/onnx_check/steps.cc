@@ -99,9 +99,9 @@ void ExportZoo(const Options& o) {
   Shape sample = ModelInputShape(o.zoo);
   const bool of_images = sample.rank() == 3;
   if (of_images) sample = {sample[0], std::min<int64_t>(sample[1], 64), std::min<int64_t>(sample[2], 64)};
-  Model model{.symbol = ModelByName(o.zoo, {.input = sample})};
-  model.symbol = Symbol(model.symbol.entry().node->inputs()[0]);  // scores: probabilities may be all 0 and 1
-  const std::vector<std::string> names = model.symbol.ListArguments(), states = model.symbol.ListAuxiliaryStates();
+  const Symbol network = ModelByName(o.zoo, {.input = sample});
+  const Symbol scores = Symbol(network.entry().node->inputs()[0]);  // probabilities may be all 0 and 1
+  const std::vector<std::string> names = scores.ListArguments();
   HostTensorMap data;
   ShapeMap given;
   for (const char* name : {"data", "target"}) {
@@ -113,14 +113,9 @@ void ExportZoo(const Options& o) {
     }
     WriteArray(values, o.folder + "/" + name);
   }
-  const InferredShapes shapes = InferShapes(model.symbol, given);
-  std::map<std::string, ValueType> parameters;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (!data.contains(names[i])) parameters[names[i]].shape = *shapes.arguments[i];
-  }
-  model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/1);
-  for (size_t i = 0; i < states.size(); ++i) {
-    model.aux[states[i]] = HostTensor::Full(DType::kFloat32, *shapes.auxiliary[i], states[i].ends_with("_var") ? 2 : 0);
+  Model model = InitialModel(scores, given, Initializer("xavier"), /*seed=*/1);
+  for (auto& [name, value] : model.aux) {
+    if (name.ends_with("_var")) value = HostTensor::Full(DType::kFloat32, value.shape(), 2);
   }
   std::vector<HostTensor> fed;
   for (const std::string& name : names) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
 
 #include "symbol/graph.h"
 #include "symbol/op_def.h"

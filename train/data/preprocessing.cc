@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <limits>
 #include <set>
@@ -15,7 +14,6 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/parse_number.h"
-#include "base/split_text.h"
 #include "train/data/open.h"
 #include "train/data/tables/names.h"
 

@@ -1,7 +1,6 @@
 #include "train/data/settings.h"
 
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"

@@ -4,7 +4,6 @@
 
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "symbol/attrs.h"

@@ -1,7 +1,6 @@
 #include "train/events/tensorboard.h"
 
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "train/loop/loop.h"

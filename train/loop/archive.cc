@@ -1,6 +1,5 @@
 #include "train/loop/archive.h"
 
-#include <algorithm>
 #include <set>
 #include <string_view>
 

@@ -18,7 +18,6 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/exact_sum.h"
-#include "base/names.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/measure.h"

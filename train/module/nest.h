@@ -8,7 +8,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>

@@ -1,5 +1,4 @@
 // Bodies of elementwise kernels and of random numbers (bodies_fixture.h).
-#include <array>
 #include <utility>
 
 #include "executor/kernels/cuda/elementwise_body.h"

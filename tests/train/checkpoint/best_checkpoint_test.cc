@@ -12,8 +12,8 @@
 #include <thread>
 #include <tuple>
 
-#include "base/log.h"
 #include "base/philox.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
 
@@ -35,13 +35,6 @@ std::string FileOf(int64_t step) { return fmt::format("step-{:010}.ckpt", step);
 
 class BestCheckpointTest : public testing::Test {
  protected:
-  BestCheckpointTest() {
-    SetLogCallback([this](LogLevel level, const std::string& message) {
-      if (level == LogLevel::kWarning) warnings_.push_back(message);
-    });
-  }
-  ~BestCheckpointTest() override { SetLogCallback(nullptr); }
-
   Names Files() const {
     Names names;
     for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
@@ -60,7 +53,7 @@ class BestCheckpointTest : public testing::Test {
 
   const TestFolder made_;
   const std::string folder_ = made_.path();
-  std::vector<std::string> warnings_;
+  LogLines warnings_{LogLevel::kWarning};
 };
 
 TEST_F(BestCheckpointTest, IsKeptBesideTheNewest) {
@@ -127,7 +120,7 @@ TEST_F(BestCheckpointTest, OneThatCannotBeReadIsSpared) {
   fs::create_directory(best);  // cannot be read
   std::ofstream(best + "/file");
   for (int64_t step = 4; step <= 5; ++step) store.Save(At(step, false));
-  EXPECT_TRUE(warnings_.empty()) << warnings_[0];  // nobody has tried to remove it
+  EXPECT_EQ(warnings_.text(), "");  // nobody has tried to remove it
   fs::remove_all(best);
   std::ofstream(best) << "cut";
   store.Save(At(6, false));
@@ -191,7 +184,7 @@ TEST_F(BestCheckpointTest, KilledWhileSaving) {
     saved = newest->step;
   }
   EXPECT_GT(saved, 5);
-  EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+  EXPECT_EQ(warnings_.text(), "");
   saved = (saved / 5 + 1) * 5 + 2;  // behind one that was the best
   CheckpointStore(folder_, 1).Save(At(saved - 1, true));
   CheckpointStore(folder_, 1).Save(At(saved, false));

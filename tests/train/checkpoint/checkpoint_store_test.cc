@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/philox.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
 #include "train/checkpoint/checkpoint.h"
@@ -29,13 +30,6 @@ Checkpoint At(int64_t step, int64_t elements = 10) {
 
 class CheckpointStoreTest : public testing::Test {
  protected:
-  CheckpointStoreTest() {
-    SetLogCallback([this](LogLevel level, const std::string& message) {
-      if (level == LogLevel::kWarning) warnings_.push_back(message);
-    });
-  }
-  ~CheckpointStoreTest() override { SetLogCallback(nullptr); }
-
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
@@ -50,7 +44,7 @@ class CheckpointStoreTest : public testing::Test {
 
   const TestFolder made_;
   const std::string parent_ = made_.path(), folder_ = parent_ + "/runs/one";
-  std::vector<std::string> warnings_;
+  LogLines warnings_{LogLevel::kWarning};
 };
 
 TEST_F(CheckpointStoreTest, KeepsTheNewest) {
@@ -68,7 +62,7 @@ TEST_F(CheckpointStoreTest, KeepsTheNewest) {
   EXPECT_EQ(CheckpointStore(folder_).LoadNewest()->step, 20'000'000'000);
   store.Save(At(20'000'000'000));  // the same again
   EXPECT_EQ(Names().size(), 2u);
-  EXPECT_TRUE(warnings_.empty());
+  EXPECT_EQ(warnings_.text(), "");
 }
 
 // A header is enough for it; the tensors are not looked at.
@@ -87,7 +81,7 @@ TEST_F(CheckpointStoreTest, TheInfoIsReadAlone) {
   std::ofstream(store.List()[1]) << "BNDCKPT";
   EXPECT_THROW(LoadCheckpointInfo(store.List()[1]), CheckpointError);
   EXPECT_EQ(store.NewestInfo()->at("step"), "1");
-  EXPECT_TRUE(warnings_.empty());
+  EXPECT_EQ(warnings_.text(), "");
 }
 
 TEST_F(CheckpointStoreTest, SkipsDamagedOnes) {
@@ -95,10 +89,10 @@ TEST_F(CheckpointStoreTest, SkipsDamagedOnes) {
   for (const int64_t step : {1, 2, 3}) store.Save(At(step));
   Damage("step-0000000003.ckpt");
   EXPECT_EQ(store.LoadNewest()->step, 2);
-  ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_TRUE(warnings_[0].starts_with(
+  ASSERT_EQ(warnings_.lines().size(), 1u);
+  EXPECT_TRUE(warnings_.lines()[0].starts_with(
       fmt::format("skipping a damaged checkpoint: \"{}/step-0000000003.ckpt\": parameter \"w\", bytes ", folder_)))
-      << warnings_[0];
+      << warnings_.lines()[0];
   Damage("step-0000000001.ckpt");
   Damage("step-0000000002.ckpt");
   try {
@@ -145,10 +139,11 @@ TEST_F(CheckpointStoreTest, SetsLaterStepsAside) {
   store.Save(At(50));  // resumed from before
   EXPECT_EQ(Names(), (std::vector<std::string>{"step-0000000050.ckpt", "step-0000000900.ckpt.old"}));
   EXPECT_EQ(store.LoadNewest()->step, 50);
-  ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_EQ(warnings_[0], fmt::format("\"{0}/step-0000000900.ckpt\" is of a later step than this run's 50: it is kept "
-                                      "as \"{0}/step-0000000900.ckpt.old\"",
-                                      folder_));
+  ASSERT_EQ(warnings_.lines().size(), 1u);
+  EXPECT_EQ(warnings_.lines()[0],
+            fmt::format("\"{0}/step-0000000900.ckpt\" is of a later step than this run's 50: it is kept "
+                        "as \"{0}/step-0000000900.ckpt.old\"",
+                        folder_));
   store.Save(At(900));
   store.Save(At(60));  // and once more: the first one is kept, too
   EXPECT_EQ(Names(), (std::vector<std::string>{"step-0000000060.ckpt", "step-0000000900.ckpt.old",
@@ -235,7 +230,7 @@ TEST_F(CheckpointStoreTest, KilledWhileSaving) {
               HostTensor::Full(DType::kFloat32, {300000}, static_cast<double>(newest->step)));
     saved = newest->step;
   }
-  EXPECT_TRUE(warnings_.empty()) << warnings_[0];  // nothing was ever half written under its name
+  EXPECT_EQ(warnings_.text(), "");  // nothing was ever half written under its name
   CheckpointStore(folder_, 1).Save(At(saved + 1));
   EXPECT_EQ(Names().size(), 1u);  // no temporaries
 }

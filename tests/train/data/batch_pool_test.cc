@@ -5,22 +5,20 @@
 #include <set>
 #include <vector>
 
+#include "tests/host_tensors.h"
 #include "train/data/array_iter.h"
 
 namespace bindery {
 namespace {
 
 HostTensor Row(int64_t first) {
-  HostTensor row(DType::kFloat32, {4, 1});
-  for (int64_t i = 0; i < 4; ++i) row.Set(i, static_cast<double>(first + i));
-  return row;
+  return Filled({4, 1}, [=](int64_t i) { return first + i; });
 }
 
 // Of those that nobody holds: what is handed out stays as it is.
 TEST(BatchPool, BatchesLieWhereEarlierOnesLay) {
-  HostTensor data(DType::kFloat32, {100, 1});
-  for (int64_t i = 0; i < 100; ++i) data.Set(i, static_cast<double>(i));
-  ArrayIter iter(data, HostTensor(DType::kFloat32, {100}), {.batch_size = 4, .last_batch = LastBatch::kRepeat});
+  ArrayIter iter(Filled({100, 1}, std::identity()), HostTensor(DType::kFloat32, {100}),
+                 {.batch_size = 4, .last_batch = LastBatch::kRepeat});
   const BatchPtr held = iter.Next();
   std::set<const void*> places;
   for (int64_t i = 1; i < 60; ++i) {
@@ -41,9 +39,7 @@ TEST(BatchPool, BatchesLieWhereEarlierOnesLay) {
 
 // One of another shape is made anew, and what a short one leaves is no part of the next.
 TEST(BatchPool, ShortBatchesBetween) {
-  HostTensor data(DType::kFloat32, {6, 1});
-  for (int64_t i = 0; i < 6; ++i) data.Set(i, static_cast<double>(i));
-  ArrayIter iter(data, HostTensor(DType::kFloat32, {6}), {.batch_size = 4});
+  ArrayIter iter(Filled({6, 1}, std::identity()), HostTensor(DType::kFloat32, {6}), {.batch_size = 4});
   for (int epoch = 0; epoch < 10; ++epoch) {
     EXPECT_EQ(iter.Next()->data[0], Row(0));
     const BatchPtr rest = iter.Next();

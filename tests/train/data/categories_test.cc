@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/log.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "train/data/open.h"
 #include "train/data/samples/sample_iter.h"
@@ -29,13 +29,9 @@ HostTensor Data(const OpenedData& opened) { return All(opened)->data[0]; }
 
 template <class F>
 Words Warnings(F&& f) {
-  Words lines;
-  SetLogCallback([&](LogLevel level, const std::string& line) {
-    if (level == LogLevel::kWarning) lines.push_back(line);
-  });
+  const LogLines warnings(LogLevel::kWarning);
   f();
-  SetLogCallback(nullptr);
-  return lines;
+  return warnings.lines();
 }
 
 const std::string kThings = "size,colour,zip,kind\n1.5,red,10115,a\n2.5,green,2,b\n4,Blue,10115,a\n3,green,80331,b\n";

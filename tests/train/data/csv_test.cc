@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 
 namespace bindery {
@@ -246,18 +246,13 @@ TEST(Csv, Errors) {
 // In a training that begins with a model's values, whose label has a name.
 TEST(Csv, WarnsWhereTheLastColumnTakesThePlaceOfAModelsLabel) {
   const auto warnings = [](const std::string& text, const std::string& otherwise) {
-    std::string lines;
-    SetLogCallback([&](LogLevel level, const std::string& line) {
-      if (level == LogLevel::kWarning) lines += line;
-    });
-    const CsvTable table =
-        ParseCsv(text, "f", {.label = "price", .label_of_model = true, .label_otherwise = otherwise});
-    SetLogCallback(nullptr);
-    return lines;
+    const LogLines warnings(LogLevel::kWarning);
+    ParseCsv(text, "f", {.label = "price", .label_of_model = true, .label_otherwise = otherwise});
+    return warnings.text();
   };
   const std::string end =
       ": its last column is taken for the label, \"price\"; \"label\" names another, label=none says that there is "
-      "none";
+      "none\n";
   EXPECT_EQ(warnings("x,cost\n1,a\n2,b\n", "-1"), "\"f\": it has no column of the label's name" + end);
   EXPECT_EQ(warnings("1,a\n2,b\n", "-1"), "");  // without a header it is a matter of course
   EXPECT_EQ(warnings("price,cost\n1,2\n2,3\n", "-1"), "");

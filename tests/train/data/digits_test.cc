@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "tests/message_of.h"
 
 namespace bindery {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
 #include "train/data/digits.h"
@@ -34,9 +35,8 @@ std::string ErrorOf(std::string_view bytes, const IdxLimits& limits = {}) {
 }
 
 HostTensor Ramp(DType dtype, const Shape& shape) {
-  HostTensor tensor(dtype, shape);
-  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.Set(i, static_cast<double>(i * 37 % 251));
-  return tensor;
+  return Filled(
+      shape, [](int64_t i) { return i * 37 % 251; }, dtype);
 }
 
 TEST_F(IdxTest, ReadsEveryElementType) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/data/open.h"
 #include "train/data/samples/sample_iter.h"
@@ -99,8 +100,8 @@ TEST(Npy, WritesAllTypesAndShapes) {
   const std::string path = testing::TempDir() + "/written.npy";
   for (int i = 0; i < kNumDTypes; ++i) {
     for (const Shape& shape : {Shape{}, Shape{3}, Shape{0}, Shape{2, 0}, Shape{2, 3, 5}}) {
-      HostTensor array(static_cast<DType>(i), shape);
-      for (int64_t k = 0; k < array.elements(); ++k) array.Set(k, static_cast<double>(k % 2));
+      const HostTensor array = Filled(
+          shape, [](int64_t k) { return k % 2; }, static_cast<DType>(i));
       SaveNpy(array, path);
       EXPECT_EQ(ReadNpy(path), array);
     }

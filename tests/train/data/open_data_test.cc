@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/log.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "train/data/data_description.h"
 #include "train/data/open.h"
@@ -135,9 +135,9 @@ TEST(OpenData, ImagesGetTheModelsSizeUnlessTheyHaveTheirOwn) {
 // What is logged, without the text of the data.
 std::string Logged(const std::function<void()>& body) {
   std::string lines;
-  SetLogCallback([&](LogLevel, const std::string& line) { lines += line.substr(line.rfind("\": ") + 3); });
+  const LogLines log;
   body();
-  SetLogCallback(nullptr);
+  for (const std::string& line : log.lines()) lines += line.substr(line.rfind("\": ") + 3);
   return lines;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/data/array_iter.h"
 #include "train/data/prefetch_iter.h"
@@ -16,10 +17,8 @@ namespace {
 constexpr int64_t kSamples = 46;
 
 std::unique_ptr<DataIter> Data(const ArrayIterOptions& options = {.batch_size = 12}) {
-  HostTensor data(DType::kFloat32, {kSamples, 6}), labels(DType::kFloat32, {kSamples});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, static_cast<double>(i));
-  for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, static_cast<double>(100 + i));
-  return std::make_unique<ArrayIter>(data, labels, options);
+  return std::make_unique<ArrayIter>(Filled({kSamples, 6}, std::identity()),
+                                     Filled({kSamples}, [](int64_t i) { return 100 + i; }), options);
 }
 
 // Parts of what another iterator gives, ahead of time too.

@@ -7,6 +7,7 @@
 #include <semaphore>
 
 #include "base/error.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/data/array_iter.h"
 
@@ -16,9 +17,7 @@ namespace {
 constexpr int64_t kSamples = 10;
 
 std::unique_ptr<DataIter> Numbers(LastBatch last_batch) {
-  HostTensor data(DType::kFloat32, {kSamples}), label(DType::kFloat32, {kSamples});
-  for (int64_t i = 0; i < kSamples; ++i) data.Set(i, static_cast<double>(i));
-  return std::make_unique<ArrayIter>(data, label,
+  return std::make_unique<ArrayIter>(Filled({kSamples}, std::identity()), HostTensor(DType::kFloat32, {kSamples}),
                                      ArrayIterOptions{.batch_size = 3, .shuffle = true, .last_batch = last_batch});
 }
 

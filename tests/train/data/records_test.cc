@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/log.h"
 #include "base/philox.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
@@ -295,11 +295,9 @@ TEST_F(RecordsTest, ImageFolders) {
 // Of what is passed over, and of colours that get lost.
 TEST_F(RecordsTest, ImageFoldersThatAreNotTakenAsTheyAreAreWarnedOf) {
   const auto said = [&](const std::string& settings, const OpenOptions& options) {
-    std::string lines;
-    SetLogCallback([&](LogLevel, const std::string& line) { lines += line + "\n"; });
+    const LogLines log;
     OpenData("images:" + folder_ + settings, options);
-    SetLogCallback(nullptr);
-    return lines;
+    return log.text();
   };
   const std::string grey = ReadFile(kFolder + "pillow_grey.png");
   for (const char* name : {"a/1.png", "b/1.png", "b/2.png"}) Write(name, grey);

@@ -4,11 +4,10 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/log.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "train/data/open.h"
 #include "train/data/samples/sample_iter.h"
@@ -235,24 +234,23 @@ TEST(OpenScaled, GoesWithTheModel) {
 TEST(OpenScaled, OtherColumnsAreMeasuredAnew) {
   const std::string first = "csv:" + Write("first.csv", "a,b,c,k\n1,2,3,x\n3,4,5,y\n"),
                     other = "csv:" + Write("other.csv", "c,a,d,k\n100,1,30,x\n300,3,10,y\n");
-  std::string log;
-  SetLogCallback([&](LogLevel, const std::string& line) { log += line + "\n"; });
+  LogLines log;
   for (const char* scale : {"?scale=standard", "?scale=range"}) {
     const OpenedData trained = OpenData(first + scale, {.training = true});
     const OpenOptions further = {.classes = trained.classes, .training = true, .preprocessing = trained.preprocessing};
     log.clear();
     EXPECT_EQ(OpenData(first, further).preprocessing, trained.preprocessing);
-    EXPECT_EQ(log, "");
+    EXPECT_EQ(log.text(), "");
     const OpenedData tuned = OpenData(other, further);
     EXPECT_EQ(tuned.preprocessing, OpenData(other + scale, {.training = true}).preprocessing);
     EXPECT_EQ(All(tuned), All(OpenData(other + scale, {.training = true})));
-    EXPECT_NE(log.find("its columns are not those that the model was trained on: they are scaled by numbers of these"),
-              std::string::npos)
-        << log;
+    EXPECT_NE(
+        log.text().find("its columns are not those that the model was trained on: they are scaled by numbers of these"),
+        std::string::npos)
+        << log.text();
     const OpenedData asked = OpenData(other, {.classes = tuned.classes, .preprocessing = tuned.preprocessing});
     EXPECT_EQ(All(asked), All(tuned));
   }
-  SetLogCallback(nullptr);
   const OpenedData by_hand = OpenData(other + "?scale=standard&mean=0,0,0&std=100,1,10",
                                       {.training = true, .preprocessing = "features=a,b,c"});
   EXPECT_EQ(All(by_hand), HostTensor::From({2, 3}, {1, 1, 3, 3, 3, 1}));

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -17,7 +16,6 @@
 #include "tests/message_of.h"
 #include "tests/train/events/read_events.h"
 #include "train/data/images/decode.h"
-#include "train/data/records/crc32c.h"
 
 namespace bindery {
 namespace {

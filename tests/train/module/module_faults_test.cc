@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "base/log.h"
 #include "engine/sim/sim.h"
+#include "tests/log_lines.h"
 #include "tests/train/module/module_helpers.h"
 
 namespace bindery {
@@ -39,7 +39,7 @@ TEST_F(ModuleFaults, AForwardThatFailsSaysSoAndHarmsNothing) {
     EXPECT_EQ(module.Forward(x_).leaf().ToHost(), expected) << kernel;
   }
   EXPECT_GT(failed, 3);
-  EXPECT_EQ(LargestDifference(module.GetParams(), params), 0);
+  EXPECT_EQ(MostDifferent(module.GetParams(), params), 0);
 }
 
 // At any kernel of a whole step: nothing is updated by what is not whole, and the next step is as ever.
@@ -58,7 +58,7 @@ TEST_F(ModuleFaults, AStepThatFailsAnywhereChangesNothingHalf) {
   step(module);
   module.SyncParameters();
   module.Wait();
-  EXPECT_LT(LargestDifference(module.GetParams(), updated), 1e-5);
+  EXPECT_LT(MostDifferent(module.GetParams(), updated), 1e-5);
   int failed = 0, untouched = 0;
   bool fails = true;
   for (int kernel = 1; fails && kernel < 100; ++kernel) {
@@ -78,12 +78,12 @@ TEST_F(ModuleFaults, AStepThatFailsAnywhereChangesNothingHalf) {
     sim::Reset();
     module.Mend();
     const HostTensorMap now = module.GetParams();
-    const bool as_before = LargestDifference(now, params) == 0, as_after = LargestDifference(now, updated) < 1e-5;
+    const bool as_before = MostDifferent(now, params) == 0, as_after = MostDifferent(now, updated) < 1e-5;
     EXPECT_TRUE(as_before || as_after) << kernel;
     untouched += as_before;
     module.SetParams(params);
     step(module);
-    EXPECT_LT(LargestDifference(module.GetParams(), updated), 1e-5) << kernel;
+    EXPECT_LT(MostDifferent(module.GetParams(), updated), 1e-5) << kernel;
     EXPECT_NO_THROW(module.Forward(x_).leaf().ToHost());
     module.Wait();
   }
@@ -106,16 +106,16 @@ TEST_F(ModuleFaults, GradientsThatFailedStopUpdates) {
   module.Update(0.5);
   EXPECT_NE(MessageOf<NumericError>([&] { module.GetGradient("fc1_weight"); }).find("broken on purpose"),
             std::string::npos);
-  EXPECT_EQ(LargestDifference(module.GetParams(), params), 0);
+  EXPECT_EQ(MostDifferent(module.GetParams(), params), 0);
   module.Forward(x_);
   module.Backward(g_);
   module.Update(0.5);
-  EXPECT_EQ(LargestDifference(module.GetParams(), params), 0);
+  EXPECT_EQ(MostDifferent(module.GetParams(), params), 0);
   EXPECT_THROW(module.Wait(), NumericError);
   module.ZeroGradients();
   module.AccumulateGradients();
   module.Update(0.5);
-  EXPECT_GT(LargestDifference(module.GetParams(), params), 1e-3);
+  EXPECT_GT(MostDifferent(module.GetParams(), params), 1e-3);
   EXPECT_NO_THROW(module.Wait());
 }
 
@@ -149,14 +149,11 @@ class OfOthers final : public Collectives {
 };
 
 TEST_F(ModuleFaults, OtherCollectivesOrThoseOfMemory) {
-  ReplicatedModule plain(Mlp(), MlpOptions(Devices(2)));
+  ReplicatedModule plain(Mlp(), MlpOptions(TestDeviceList(2)));
   plain.Forward(x_);
   plain.Backward(g_);
   plain.Update(0.5);
-  std::string warnings;
-  SetLogCallback([&](LogLevel level, const std::string& line) {
-    if (level == LogLevel::kWarning) warnings += line + "\n";
-  });
+  LogLines warnings(LogLevel::kWarning);
   int appended = 0;
   using Make = std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)>;
   const std::vector<std::pair<Make, std::string>> kinds = {
@@ -171,16 +168,15 @@ TEST_F(ModuleFaults, OtherCollectivesOrThoseOfMemory) {
     options.collectives = make;
     ReplicatedModule module(Mlp(), options);
     EXPECT_EQ(module.by_given_collectives(), warning.empty());
-    EXPECT_EQ(warnings.empty(), warning.empty()) << warnings;
-    EXPECT_NE(warnings.find(warning), std::string::npos) << warnings;
+    EXPECT_EQ(warnings.lines().empty(), warning.empty()) << warnings.text();
+    EXPECT_NE(warnings.text().find(warning), std::string::npos) << warnings.text();
     module.Forward(x_);
     module.Backward(g_);
     module.Update(0.5);
     module.Forward(x_);
-    EXPECT_LT(LargestDifference(module.GetParams(), plain.GetParams()), 1e-6);
+    EXPECT_LT(MostDifferent(module.GetParams(), plain.GetParams()), 1e-6);
   }
   EXPECT_EQ(appended, 2);  // one sum and one copy, of one buffer
-  SetLogCallback(nullptr);
 }
 
 }  // namespace

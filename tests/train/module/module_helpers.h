@@ -10,17 +10,12 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/module/replicated_module.h"
 
 namespace bindery {
-
-inline std::vector<Device> Devices(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(TestDevice(i));
-  return devices;
-}
 
 // data (N, 4) -> (N, 3)
 inline Symbol Mlp() {
@@ -43,14 +38,7 @@ inline Symbol ConvNet() {
   return FullyConnected(x, {.num_hidden = 3}, "fc");
 }
 
-inline double LargestDifference(const HostTensorMap& a, const HostTensorMap& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double largest = 0;
-  for (const auto& [name, value] : a) largest = std::max(largest, MaxAbsDiff(value, b.at(name)));
-  return largest;
-}
-
-inline double LargestDifference(const Values& a, const Values& b) {
+inline double MostDifferent(const Values& a, const Values& b) {
   EXPECT_EQ(a.Form(), b.Form());
   const std::vector<Array> left = a.Leaves(), right = b.Leaves();
   double largest = 0;

@@ -18,7 +18,8 @@ bool Within(const Tensor& part, const Tensor& whole) {
 
 TEST(ModuleParameters, FlatOnesAreFiftyFive) {  // T1
   const Symbol net = FullyConnected(Variable("data"), {.num_hidden = 5}, "fc");
-  ReplicatedModule module(net, {.devices = Devices(3), .inputs = DataDesc{"data", {6, 10}}, .threads_per_device = 1});
+  ReplicatedModule module(net,
+                          {.devices = TestDeviceList(3), .inputs = DataDesc{"data", {6, 10}}, .threads_per_device = 1});
   EXPECT_EQ(module.num_flat(), 55);
   const Tensor flat = module.FlatValues();
   EXPECT_EQ(flat.shape(), (Shape{55}));
@@ -44,8 +45,8 @@ TEST(ModuleParameters, FlatOnesAreFiftyFive) {  // T1
   other.Forward(x);
   other.Backward(g);
   other.Update(0.25);
-  EXPECT_LT(LargestDifference(module.Forward(x), other.Forward(x)), 1e-5);
-  EXPECT_LT(LargestDifference(module.GetParams(), other.GetParams()), 1e-6);
+  EXPECT_LT(MostDifferent(module.Forward(x), other.Forward(x)), 1e-5);
+  EXPECT_LT(MostDifferent(module.GetParams(), other.GetParams()), 1e-6);
   module.SetFlatGradients(On(DefaultEngine(), TestDevice(2), RandomTensor({55}, 3).Cast(DType::kFloat64)));
   EXPECT_EQ(module.FlatGradients().ToHost(), RandomTensor({55}, 3));
   EXPECT_EQ(MessageOf<ShapeError>([&] { module.SetFlatValues(Tensor(Cpu(0), DType::kFloat32, {54})); }),
@@ -55,8 +56,8 @@ TEST(ModuleParameters, FlatOnesAreFiftyFive) {  // T1
 
 // One array for all values on each replica, one for all gradients: what the addresses say.
 TEST(ModuleParameters, LieOneBehindTheOther) {
-  ReplicatedModule module(ConvNet(),
-                          {.devices = Devices(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
+  ReplicatedModule module(
+      ConvNet(), {.devices = TestDeviceList(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
   std::vector<const ParameterBuffer*> trained;
   for (const ParameterBuffer& buffer : module.buffers()) {
     ASSERT_EQ(buffer.values.size(), 3u);
@@ -93,7 +94,7 @@ TEST(ModuleParameters, FlatOnesArePlainWhateverTheLayout) {
   const auto options = [](const std::vector<Device>& devices) {
     return ModuleOptions{.devices = devices, .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1};
   };
-  ReplicatedModule module(ConvNet(), options(Devices(2)));
+  ReplicatedModule module(ConvNet(), options(TestDeviceList(2)));
   const HostTensorMap params = module.GetParams();
   const HostTensor flat = module.FlatValues().ToHost();
   int64_t begin = 0;
@@ -105,13 +106,13 @@ TEST(ModuleParameters, FlatOnesArePlainWhateverTheLayout) {
   EXPECT_EQ(begin, module.num_flat());
   ReplicatedModule other(ConvNet(), options({TestDevice(1)}));
   other.Reset("normal(0.3)", 7);
-  EXPECT_GT(LargestDifference(module.GetParams(), other.GetParams()), 0.1);
+  EXPECT_GT(MostDifferent(module.GetParams(), other.GetParams()), 0.1);
   module.SetFlatValues(other.FlatValues());
   const HostTensor x = RandomTensor({6, 2, 4, 4}, 1);
   module.Evaluate();
   other.Evaluate();
-  EXPECT_LT(LargestDifference(module.Forward(x), other.Forward(x)), 1e-5);
-  EXPECT_LT(LargestDifference(module.GetParams(), other.GetParams()), 1e-9);
+  EXPECT_LT(MostDifferent(module.Forward(x), other.Forward(x)), 1e-5);
+  EXPECT_LT(MostDifferent(module.GetParams(), other.GetParams()), 1e-9);
 }
 
 TEST(ModuleParameters, ReplicasAreToldOnlyWhatHasChanged) {
@@ -167,7 +168,7 @@ TEST(ModuleParameters, ReplicasAreToldOnlyWhatHasChanged) {
     module.ForEachReplica([](const ModuleReplica& replica) {
       if (replica.index == 0) replica.aux.at("bn1_running_mean").Fill(0.5);
     });
-    EXPECT_GT(LargestDifference(outputs, module.Forward(x)), 1e-3);
+    EXPECT_GT(MostDifferent(outputs, module.Forward(x)), 1e-3);
     EXPECT_EQ(module.num_syncs(), 3);
     std::vector<HostTensor> biases, means;
     module.ForEachReplica([&](const ModuleReplica& replica) {
@@ -211,7 +212,7 @@ TEST(ModuleParameters, ReplicasThatShareMemoryNeedNotBeTold) {
     one.SetParams(module.GetParams(), module.GetStates());
     one.Evaluate();
     module.Evaluate();
-    EXPECT_LT(LargestDifference(module.Forward(x), one.Forward(x)), 1e-5);
+    EXPECT_LT(MostDifferent(module.Forward(x), one.Forward(x)), 1e-5);
     EXPECT_GT(MaxAbsDiff(module.Forward(x).leaf().ToHost(), before), 1e-3);
     module.ForEachReplica([](const ModuleReplica& r) {
       if (r.index == 1) r.params.at("fc_bias").Fill(0.5);
@@ -219,7 +220,7 @@ TEST(ModuleParameters, ReplicasThatShareMemoryNeedNotBeTold) {
     EXPECT_EQ(module.SyncParameters(), 0);
     EXPECT_EQ(module.GetParams().at("fc_bias"), HostTensor::Full(DType::kFloat32, {3}, 0.5));
     one.SetParams(module.GetParams(), module.GetStates());
-    EXPECT_LT(LargestDifference(module.Forward(x), one.Forward(x)), 1e-5);
+    EXPECT_LT(MostDifferent(module.Forward(x), one.Forward(x)), 1e-5);
     EXPECT_EQ(module.num_syncs(), 0);
     module.ForEachReplica([](const ModuleReplica& r) {
       if (r.index == 1) r.aux.at("bn1_running_mean").Fill(0.5);
@@ -229,16 +230,16 @@ TEST(ModuleParameters, ReplicasThatShareMemoryNeedNotBeTold) {
 }
 
 TEST(ModuleParameters, ResetAndSetAreOfAllReplicas) {
-  ReplicatedModule module(Mlp(), MlpOptions(Devices(3)));
+  ReplicatedModule module(Mlp(), MlpOptions(TestDeviceList(3)));
   const HostTensorMap first = module.GetParams();
   module.Reset("constant(0.25)");
   EXPECT_EQ(module.GetParams().at("fc1_weight"), HostTensor::Full(DType::kFloat32, {5, 4}, 0.25));
   EXPECT_EQ(module.GetParams().at("fc1_bias"), HostTensor(DType::kFloat32, {5}));
   module.ForEachReplica([](const ModuleReplica& r) { EXPECT_EQ(r.params.at("fc2_weight").ToHost().At(14), 0.25); });
   module.Reset();  // as at first
-  EXPECT_EQ(LargestDifference(module.GetParams(), first), 0);
+  EXPECT_EQ(MostDifferent(module.GetParams(), first), 0);
   module.Reset({}, 5);
-  EXPECT_GT(LargestDifference(module.GetParams(), first), 1e-2);
+  EXPECT_GT(MostDifferent(module.GetParams(), first), 1e-2);
   EXPECT_NE(MessageOf([&] { module.Reset("gauss"); }).find("gauss"), std::string::npos);
   EXPECT_NE(MessageOf([&] {
               module.SetParams({{"fc1_bias", HostTensor(DType::kFloat32, {5})}});
@@ -250,7 +251,7 @@ TEST(ModuleParameters, ResetAndSetAreOfAllReplicas) {
 }
 
 TEST(ModuleParameters, FixedOnesGetNoGradient) {
-  ModuleOptions options = MlpOptions(Devices(2));
+  ModuleOptions options = MlpOptions(TestDeviceList(2));
   options.fixed_params = {"fc1_weight", "fc1_bias"};
   ReplicatedModule module(Mlp(), options);
   const HostTensorMap before = module.GetParams();
@@ -265,7 +266,7 @@ TEST(ModuleParameters, FixedOnesGetNoGradient) {
 
 TEST(ModuleParameters, OtherTypes) {
   const HostTensor x = RandomTensor({8, 4}, 1), g = RandomTensor({8, 3}, 2);
-  ReplicatedModule module(Mlp(), MlpOptions(Devices(2)));
+  ReplicatedModule module(Mlp(), MlpOptions(TestDeviceList(2)));
   const HostTensor outputs = module.Forward(x).leaf().ToHost();
   module.Backward(g);
   const HostTensorMap gradients = GradientsOf(module), values = module.GetParams();
@@ -307,7 +308,7 @@ TEST(ModuleParameters, OtherTypes) {
   // A type that a variable insists on: nothing has changed.
   const Symbol typed = FullyConnected(Variable("data"), Variable("w", {.dtype = DType::kFloat32, .init = "one"}),
                                       Symbol(), {.num_hidden = 3, .no_bias = true}, "fc");
-  ReplicatedModule insists(typed, MlpOptions(Devices(2)));
+  ReplicatedModule insists(typed, MlpOptions(TestDeviceList(2)));
   EXPECT_THROW(insists.ConvertTo(DType::kFloat64), Error);
   EXPECT_EQ(insists.Forward(x).leaf().dtype(), DType::kFloat32);
 }
@@ -315,7 +316,7 @@ TEST(ModuleParameters, OtherTypes) {
 // What is whole numbers stays so, and has no gradient.
 TEST(ModuleParameters, IndicesHaveNoGradient) {
   const Symbol net = Embedding(Variable("words"), {.input_dim = 6, .output_dim = 3}, "table") * Variable("weights");
-  ReplicatedModule module(net, {.devices = Devices(2),
+  ReplicatedModule module(net, {.devices = TestDeviceList(2),
                                 .inputs = ListOf(DataDesc{"words", {5}, DType::kInt32}, DataDesc{"weights", {5, 1}}),
                                 .threads_per_device = 1});
   HostTensor words(DType::kInt32, {5});
@@ -327,11 +328,11 @@ TEST(ModuleParameters, IndicesHaveNoGradient) {
   EXPECT_GT(MaxAbsDiff(module.GetGradient("table_weight"), HostTensor(DType::kFloat32, {6, 3})), 0);
   module.ConvertTo(DType::kFloat64);
   EXPECT_EQ(module.options().inputs[0].leaf().dtype, DType::kInt32);
-  EXPECT_LT(LargestDifference(outputs.Map([](const Array& a) { return Array(a.ToHost().Cast(DType::kFloat64)); }),
-                              module.Forward(ListOf(words, RandomTensor({5, 1}, 1)))),
+  EXPECT_LT(MostDifferent(outputs.Map([](const Array& a) { return Array(a.ToHost().Cast(DType::kFloat64)); }),
+                          module.Forward(ListOf(words, RandomTensor({5, 1}, 1)))),
             1e-6);
 
-  ModuleOptions none = MlpOptions(Devices(2));
+  ModuleOptions none = MlpOptions(TestDeviceList(2));
   none.input_gradients = false;
   ReplicatedModule without(Mlp(), none);
   without.Forward(RandomTensor({8, 4}, 1));
@@ -342,7 +343,7 @@ TEST(ModuleParameters, IndicesHaveNoGradient) {
 // An optimizer of the library's may do the step, on all replicas at once.
 TEST(ModuleParameters, AnUpdaterTakesTheGroup) {
   const Symbol net = SoftmaxOutput(Mlp(), Variable("label"), {}, "softmax");
-  ModuleOptions options{.devices = Devices(2),
+  ModuleOptions options{.devices = TestDeviceList(2),
                         .inputs = ListOf(DataDesc{"data", {8, 4}}, DataDesc{"label", {8}}),
                         .threads_per_device = 1};
   ReplicatedModule module(net, options), plain(net, options);
@@ -357,7 +358,7 @@ TEST(ModuleParameters, AnUpdaterTakesTheGroup) {
     updater.Apply(8);
     plain.Update(0.5 / 8);
   }
-  EXPECT_LT(LargestDifference(module.GetParams(), plain.GetParams()), 1e-5);
+  EXPECT_LT(MostDifferent(module.GetParams(), plain.GetParams()), 1e-5);
 }
 
 }  // namespace

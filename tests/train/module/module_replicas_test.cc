@@ -2,14 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <filesystem>
-#include <mutex>
 #include <set>
 #include <thread>
 
-#include "base/log.h"
 #include "engine/memory/storage.h"
-#include "engine/sim/sim.h"
+#include "tests/log_lines.h"
 #include "tests/train/module/module_helpers.h"
 
 namespace bindery {
@@ -20,26 +17,6 @@ ModuleOptions ConvOptions(const std::vector<Device>& devices) {
 }
 
 std::string TemporaryFile(const std::string& name) { return testing::TempDir() + "/" + name; }
-
-// Warnings while it lives.
-class Warnings {
- public:
-  Warnings() {
-    SetLogCallback([this](LogLevel level, const std::string& line) {
-      const std::lock_guard lock(mutex_);
-      if (level == LogLevel::kWarning) text_ += line + "\n";
-    });
-  }
-  ~Warnings() { SetLogCallback(nullptr); }
-  std::string text() {
-    const std::lock_guard lock(mutex_);
-    return text_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
-};
 
 TEST(ModuleReplicas, ComeOneByOne) {
   ReplicatedModule module(Mlp(), MlpOptions({}));
@@ -56,23 +33,23 @@ TEST(ModuleReplicas, ComeOneByOne) {
     EXPECT_EQ(MessageOf([&] { module.Backward(g); }), "Error: Backward: nothing has run yet; call Forward first");
     const Values outputs = module.Forward(x);
     EXPECT_EQ(outputs.leaf().pieces().size(), static_cast<size_t>(replicas));
-    EXPECT_LT(LargestDifference(outputs, single.Forward(x)), 1e-6);
-    EXPECT_LT(LargestDifference(module.Backward(g), single.Backward(g)), 1e-6);
-    EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(single)),
+    EXPECT_LT(MostDifferent(outputs, single.Forward(x)), 1e-6);
+    EXPECT_LT(MostDifferent(module.Backward(g), single.Backward(g)), 1e-6);
+    EXPECT_LT(MostDifferent(GradientsOf(module), GradientsOf(single)),
               1e-5);  // they have added up, with the others
     module.Update(0.1);
     single.Update(0.1);
   }
-  EXPECT_LT(LargestDifference(module.GetParams(), single.GetParams()), 1e-5);
+  EXPECT_LT(MostDifferent(module.GetParams(), single.GetParams()), 1e-5);
   module.AddReplica(TestDevice(0), {.workload = 4});  // a device may serve twice
   const Values outputs = module.Forward(x);
   EXPECT_EQ(outputs.leaf().pieces().size(), 4u);
   EXPECT_EQ(outputs.leaf().pieces()[3].shape()[0], 4);
-  EXPECT_LT(LargestDifference(outputs, single.Forward(x)), 1e-6);
+  EXPECT_LT(MostDifferent(outputs, single.Forward(x)), 1e-6);
   // One that cannot be: nothing has changed.
   EXPECT_THROW(module.AddReplica(Sim(99)), DeviceError);
   EXPECT_EQ(module.devices().size(), 4u);
-  EXPECT_LT(LargestDifference(module.Forward(x), single.Forward(x)), 1e-6);
+  EXPECT_LT(MostDifferent(module.Forward(x), single.Forward(x)), 1e-6);
 }
 
 TEST(ModuleReplicas, AFunctionRunsOnEachWorker) {
@@ -84,7 +61,7 @@ TEST(ModuleReplicas, AFunctionRunsOnEachWorker) {
     calls.emplace_back(replica, device);
     threads.insert(std::this_thread::get_id());
   };
-  ModuleOptions options = MlpOptions(Devices(2));
+  ModuleOptions options = MlpOptions(TestDeviceList(2));
   options.init = note;
   options.engine = MakeThreadedEngine();
   ReplicatedModule module(Mlp(), options);
@@ -123,7 +100,7 @@ TEST(ModuleReplicas, AFunctionRunsOnEachWorker) {
 
 TEST(ModuleReplicas, AClonesOutputsAreTheSame) {  // with batch-norm, too, in both modes, and with dropout
   const Symbol net = Dropout(ConvNet(), {.p = 0.5});
-  ReplicatedModule module(net, ConvOptions(Devices(3)));
+  ReplicatedModule module(net, ConvOptions(TestDeviceList(3)));
   const HostTensor g = RandomTensor({6, 3}, 2);
   for (uint64_t step = 0; step < 3; ++step) {
     module.Forward(RandomTensor({6, 2, 4, 4}, step));
@@ -131,20 +108,20 @@ TEST(ModuleReplicas, AClonesOutputsAreTheSame) {  // with batch-norm, too, in bo
     module.Update(0.01);
   }
   const HostTensor x = RandomTensor({6, 2, 4, 4}, 9);
-  for (const std::vector<Device>& devices : {std::vector<Device>(), Devices(1)}) {
+  for (const std::vector<Device>& devices : {std::vector<Device>(), TestDeviceList(1)}) {
     ReplicatedModule clone = module.Clone(devices);
     EXPECT_EQ(clone.devices(), devices.empty() ? module.devices() : devices);
-    EXPECT_EQ(LargestDifference(clone.GetParams(), module.GetParams()), 0);
-    EXPECT_EQ(LargestDifference(clone.GetStates(), module.GetStates()), 0);
-    EXPECT_EQ(LargestDifference(GradientsOf(clone), GradientsOf(module)), 0);
+    EXPECT_EQ(MostDifferent(clone.GetParams(), module.GetParams()), 0);
+    EXPECT_EQ(MostDifferent(clone.GetStates(), module.GetStates()), 0);
+    EXPECT_EQ(MostDifferent(GradientsOf(clone), GradientsOf(module)), 0);
     module.Evaluate();
     clone.Evaluate();
     const Values before = module.Forward(x);
-    EXPECT_LT(LargestDifference(clone.Forward(x), before), 1e-5);
+    EXPECT_LT(MostDifferent(clone.Forward(x), before), 1e-5);
     module.Train();
     clone.Train();
     if (devices.empty()) {
-      EXPECT_LT(LargestDifference(clone.Forward(x), module.Forward(x)), 1e-5);
+      EXPECT_LT(MostDifferent(clone.Forward(x), module.Forward(x)), 1e-5);
     }
     // It has nothing in common with its original.
     clone.SetFlatValues(On(DefaultEngine(), Cpu(0), HostTensor(DType::kFloat32, {clone.num_flat()})));
@@ -153,14 +130,14 @@ TEST(ModuleReplicas, AClonesOutputsAreTheSame) {  // with batch-norm, too, in bo
     EXPECT_EQ(MaxAbsDiff(clone.Forward(x).leaf().ToHost(), HostTensor(DType::kFloat32, {6, 3})), 0);
     ReplicatedModule again = module.Clone();
     EXPECT_FALSE(again.training());
-    EXPECT_LT(LargestDifference(again.Forward(x), module.Forward(x)), 1e-5);
+    EXPECT_LT(MostDifferent(again.Forward(x), module.Forward(x)), 1e-5);
     module.Train();
   }
 }
 
 TEST(ModuleReplicas, StateClearedItGoesOnAsBefore) {
   const HostTensor x = RandomTensor({6, 2, 4, 4}, 1), g = RandomTensor({6, 3}, 2);
-  ReplicatedModule module(ConvNet(), ConvOptions(Devices(2))), other(ConvNet(), ConvOptions(Devices(2)));
+  ReplicatedModule module(ConvNet(), ConvOptions(TestDeviceList(2))), other(ConvNet(), ConvOptions(TestDeviceList(2)));
   for (ReplicatedModule* each : {&module, &other}) {
     each->Forward(x);
     each->Backward(g);
@@ -174,21 +151,21 @@ TEST(ModuleReplicas, StateClearedItGoesOnAsBefore) {
   const int64_t before = in_use();
   module.ClearState();
   EXPECT_LT(in_use(), before);
-  EXPECT_LT(LargestDifference(kept, expected), 1e-5);  // what somebody holds stays
+  EXPECT_LT(MostDifferent(kept, expected), 1e-5);  // what somebody holds stays
   EXPECT_FALSE(module.NeedsSync());
   EXPECT_EQ(MessageOf([&] { module.Backward(g); }), "Error: Backward: nothing has run yet; call Forward first");
-  EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(other)), 1e-5);
+  EXPECT_LT(MostDifferent(GradientsOf(module), GradientsOf(other)), 1e-5);
   module.ClearState();
   module.ClearState();
   module.Evaluate();
   other.Evaluate();
-  EXPECT_LT(LargestDifference(module.Forward(x), other.Forward(x)), 1e-5);
-  EXPECT_EQ(LargestDifference(module.GetStates(), other.GetStates()), 0);
+  EXPECT_LT(MostDifferent(module.Forward(x), other.Forward(x)), 1e-5);
+  EXPECT_EQ(MostDifferent(module.GetStates(), other.GetStates()), 0);
 }
 
 TEST(ModuleReplicas, AreThereAgainAfterALoad) {  // T4
   const std::string path = TemporaryFile("module_" + TestDevices() + ".pb");
-  ModuleOptions options = ConvOptions(Devices(3));
+  ModuleOptions options = ConvOptions(TestDeviceList(3));
   options.workload = {2, 1, 1};
   options.fixed_params = {"conv1_bias"};
   options.seed = 11;
@@ -209,11 +186,11 @@ TEST(ModuleReplicas, AreThereAgainAfterALoad) {  // T4
   EXPECT_EQ(loaded.options().fixed_params, options.fixed_params);
   EXPECT_EQ(loaded.options().seed, 11u);
   EXPECT_FALSE(loaded.training());
-  EXPECT_EQ(LargestDifference(loaded.Forward(x), expected), 0);
-  for (const std::vector<Device>& devices : {Devices(1), Devices(2)}) {
+  EXPECT_EQ(MostDifferent(loaded.Forward(x), expected), 0);
+  for (const std::vector<Device>& devices : {TestDeviceList(1), TestDeviceList(2)}) {
     ReplicatedModule elsewhere = ReplicatedModule::Load(path, {.devices = devices});
     EXPECT_EQ(elsewhere.devices(), devices);
-    EXPECT_LT(LargestDifference(elsewhere.Forward(x), expected), 1e-5);
+    EXPECT_LT(MostDifferent(elsewhere.Forward(x), expected), 1e-5);
     elsewhere.Train();
     elsewhere.Forward(x);
     elsewhere.Backward(g);
@@ -232,7 +209,7 @@ TEST(ModuleReplicas, NestedFormsComeBack) {
   const Symbol b = Variable("b");
   const Symbol net = Group({Identity(Variable("a") + b, "sum"), Tanh(b, "tanh")});
   ModuleOptions options{
-      .devices = Devices(2),
+      .devices = TestDeviceList(2),
       .inputs = ListOf(ListOf(DataDesc{"a", {3, 4, 2}, DType::kFloat32, "TNC"}, DataDesc{}), DataDesc{"b", {3, 4, 2}}),
       .outputs = ListOf(ListOf("tanh_output"), ListOf("", "sum_output")),
       .dimension = 1};
@@ -242,7 +219,7 @@ TEST(ModuleReplicas, NestedFormsComeBack) {
   const Values x = ListOf(ListOf(RandomTensor({3, 5, 2}, 1), Values()), RandomTensor({3, 5, 2}, 2));
   const Values outputs = loaded.Forward(x);
   EXPECT_EQ(outputs.Form(), "((_), (_, _))");
-  EXPECT_LT(LargestDifference(outputs, module.Forward(x)), 1e-7);
+  EXPECT_LT(MostDifferent(outputs, module.Forward(x)), 1e-7);
   EXPECT_EQ(loaded.options().inputs.Leaves(), module.options().inputs.Leaves());
 }
 
@@ -260,13 +237,13 @@ TEST(ModuleReplicas, DevicesThatAreNotThere) {
                 ": the module was saved on cpu:0,sim:77, and this machine has no sim:77: say which devices are to be "
                 "used, or that missing ones are left out");
   {
-    Warnings warnings;
+    const LogLines warnings(LogLevel::kWarning);
     ReplicatedModule fewer = ReplicatedModule::Load(path, {.missing = MissingDevices::kLeaveOut});
     EXPECT_EQ(fewer.devices(), std::vector<Device>{Cpu(0)});
-    EXPECT_LT(LargestDifference(fewer.Forward(x), expected), 1e-6);
+    EXPECT_LT(MostDifferent(fewer.Forward(x), expected), 1e-6);
     EXPECT_NE(warnings.text().find("this machine has no sim:77: the module is on cpu:0"), std::string::npos);
   }
-  EXPECT_EQ(ReplicatedModule::Load(path, {.devices = Devices(3)}).devices().size(), 3u);
+  EXPECT_EQ(ReplicatedModule::Load(path, {.devices = TestDeviceList(3)}).devices().size(), 3u);
   // A pinned one goes to the first device of the kind.
   model.metadata["module.devices"] = "sim:77";
   model.metadata["module.workload"] = "";
@@ -275,7 +252,7 @@ TEST(ModuleReplicas, DevicesThatAreNotThere) {
   ReplicatedModule pinned = ReplicatedModule::Load(path, {.missing = MissingDevices::kLeaveOut});
   EXPECT_EQ(pinned.devices(), std::vector<Device>{Sim(0)});
   EXPECT_EQ(pinned.options().output_device, Sim(0));
-  EXPECT_LT(LargestDifference(pinned.Forward(x), expected), 1e-6);
+  EXPECT_LT(MostDifferent(pinned.Forward(x), expected), 1e-6);
 }
 
 TEST(ModuleReplicas, DamagedFilesAreErrors) {
@@ -328,19 +305,19 @@ TEST(ModuleReplicas, PartsHaveTheirPlaces) {
       each->ZeroGradients();
       each->Forward(data);
     }
-    EXPECT_LT(LargestDifference(module.Backward(g), single.Backward(g)), 1e-5);
-    EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(single)), 1e-5);
+    EXPECT_LT(MostDifferent(module.Backward(g), single.Backward(g)), 1e-5);
+    EXPECT_LT(MostDifferent(GradientsOf(module), GradientsOf(single)), 1e-5);
     module.Update(0.1);
     single.Update(0.1);
   }
-  EXPECT_LT(LargestDifference(module.GetParams(), single.GetParams()), 1e-5);
+  EXPECT_LT(MostDifferent(module.GetParams(), single.GetParams()), 1e-5);
   EXPECT_EQ(module.num_flat(), single.num_flat());
   EXPECT_LT(MaxAbsDiff(module.FlatValues().ToHost(), single.FlatValues().ToHost()), 1e-5);
   const std::string path = TemporaryFile("placed_" + TestDevices() + ".pb");
   module.Save(path);
   ReplicatedModule loaded = ReplicatedModule::Load(path);
   EXPECT_EQ(loaded.options().placements, module.options().placements);
-  EXPECT_LT(LargestDifference(loaded.Forward(data), module.Forward(data)), 1e-6);
+  EXPECT_LT(MostDifferent(loaded.Forward(data), module.Forward(data)), 1e-6);
   EXPECT_EQ(MessageOf([&] { module.SetDevices({Cpu(0)}); }),
             "Error: SetDevices: the module's parts have devices of their own");
 }

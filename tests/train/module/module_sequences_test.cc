@@ -1,11 +1,9 @@
 // Whatever is called in whatever order, a module is what one device and sums on the host say it is.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
 
 #include "engine/backend.h"
-#include "engine/sim/sim.h"
 #include "tests/train/module/module_helpers.h"
 
 namespace bindery {
@@ -83,7 +81,7 @@ class Player {
         ran_ = 0;
         return "AddReplica";
       case 8:
-        module_.SetDevices(Devices(1 + Draw(4)));
+        module_.SetDevices(TestDeviceList(1 + Draw(4)));
         ran_ = 0;
         return "SetDevices";
       case 9: return Leave();
@@ -98,13 +96,13 @@ class Player {
   }
 
   void Check() {
-    EXPECT_LT(LargestDifference(module_.GetParams(), oracle_.values), 1e-4);
-    EXPECT_LT(LargestDifference(GradientsOf(module_), oracle_.gradients), 1e-4);
+    EXPECT_LT(MostDifferent(module_.GetParams(), oracle_.values), 1e-4);
+    EXPECT_LT(MostDifferent(GradientsOf(module_), oracle_.gradients), 1e-4);
   }
 
  private:
   static ModuleOptions Options(Exchange exchange) {
-    ModuleOptions options = MlpOptions(Devices(2));
+    ModuleOptions options = MlpOptions(TestDeviceList(2));
     options.exchange = exchange;
     return options;
   }
@@ -115,7 +113,7 @@ class Player {
     const HostTensor x = RandomTensor({samples_, 4}, random_());
     const bool training = module_.training();
     const Values outputs = module_.Forward(x);
-    EXPECT_LT(LargestDifference(outputs, oracle_.Forward(x, training)), 1e-4);
+    EXPECT_LT(MostDifferent(outputs, oracle_.Forward(x, training)), 1e-4);
     ran_ = training ? 1 : 0;
     return "Forward of " + std::to_string(samples_);
   }
@@ -128,7 +126,7 @@ class Player {
       return "Backward without a Forward";
     }
     if (ran_ == 1) {
-      EXPECT_LT(LargestDifference(module_.InputGradients(g), oracle_.Backward(g)), 1e-4);
+      EXPECT_LT(MostDifferent(module_.InputGradients(g), oracle_.Backward(g)), 1e-4);
       ran_ = 2;
     }
     module_.AccumulateGradients(scale);
@@ -141,7 +139,9 @@ class Player {
     ran_ = 0;
     switch (Draw(3)) {
       case 0: module_.ClearState(); return "ClearState";
-      case 1: module_ = module_.Clone(Draw(2) == 0 ? std::vector<Device>() : Devices(1 + Draw(3))); return "Clone";
+      case 1:
+        module_ = module_.Clone(Draw(2) == 0 ? std::vector<Device>() : TestDeviceList(1 + Draw(3)));
+        return "Clone";
       default:
         module_.Save(path_);
         module_ = ReplicatedModule::Load(path_, {.exchange = module_.options().exchange, .threads_per_device = 1});

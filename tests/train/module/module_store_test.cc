@@ -50,7 +50,7 @@ class ClippingStore final : public WrappedStore {
 class ModuleStore : public testing::Test {
  protected:
   ModuleOptions Options(int devices) const {
-    ModuleOptions options = MlpOptions(Devices(devices));
+    ModuleOptions options = MlpOptions(TestDeviceList(devices));
     options.exchange = Exchange::kStore;
     options.store = [told = told_](const std::shared_ptr<Engine>& engine) {
       return std::make_unique<ClippingStore>(engine, told);
@@ -67,7 +67,7 @@ class ModuleStore : public testing::Test {
 };
 
 TEST_F(ModuleStore, GradientsAreWhatTheStoreMakesOfThem) {
-  ReplicatedModule plain(Mlp(), MlpOptions(Devices(1)));
+  ReplicatedModule plain(Mlp(), MlpOptions(TestDeviceList(1)));
   Backward(plain);
   for (int devices = 1; devices <= 3; ++devices) {
     for (const double limit : {1e9, 0.05}) {
@@ -111,13 +111,13 @@ TEST_F(ModuleStore, ThatThrowsChangesNothing) {
       Backward(module);
       module.Update(0.1);
       EXPECT_THROW(module.GetGradient(name), NumericError) << name;
-      EXPECT_EQ(LargestDifference(module.GetParams(), params), 0) << name;
+      EXPECT_EQ(MostDifferent(module.GetParams(), params), 0) << name;
       EXPECT_THROW(module.Wait(), NumericError);
       told_->fails = told_->refuses = {};
       module.ZeroGradients();
       Backward(module);
       module.Update(0.1);
-      EXPECT_GT(LargestDifference(module.GetParams(), params), 0) << name;
+      EXPECT_GT(MostDifferent(module.GetParams(), params), 0) << name;
       module.Wait();
     }
   }

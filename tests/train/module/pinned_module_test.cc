@@ -31,22 +31,22 @@ TEST(PinnedModule, GradientsGoHomeEachToItsInput) {
   ReplicatedModule single(Net(), Options({Cpu(0)}));
   const Values expected = single.Forward(ListOf(ListOf(a, Values()), ListOf(b, c)));
   const Values of_inputs = single.Backward(ListOf(g, Values()));
-  for (const std::vector<Device>& devices : {std::vector<Device>{TestDevice(3)}, Devices(3)}) {
+  for (const std::vector<Device>& devices : {std::vector<Device>{TestDevice(3)}, TestDeviceList(3)}) {
     ReplicatedModule pinned(Net(), Options(devices, TestDevice(1)));
     const Values outputs = pinned.Forward(inputs);
     ASSERT_EQ(outputs.Form(), "(_, _)");
     EXPECT_TRUE(outputs[1].leaf().empty());
     EXPECT_EQ(outputs[0].leaf().pieces().size(), 1u);
     EXPECT_EQ(outputs[0].leaf().device(), TestDevice(1));
-    EXPECT_LT(LargestDifference(outputs, expected), 1e-6);
+    EXPECT_LT(MostDifferent(outputs, expected), 1e-6);
     const Values back = pinned.Backward(ListOf(On(engine, TestDevice(0), g), Values()));
     ASSERT_EQ(back.Form(), "((_, _), (_, _))");
     EXPECT_EQ(back[0][0].leaf().device(), Cpu(0));
     EXPECT_TRUE(back[0][1].leaf().empty());
     EXPECT_EQ(back[1][0].leaf().device(), TestDevice(1));
     EXPECT_EQ(back[1][1].leaf().device(), TestDevice(2));
-    EXPECT_LT(LargestDifference(back, of_inputs), 1e-6);
-    EXPECT_LT(LargestDifference(GradientsOf(pinned), GradientsOf(single)), 1e-5);
+    EXPECT_LT(MostDifferent(back, of_inputs), 1e-6);
+    EXPECT_LT(MostDifferent(GradientsOf(pinned), GradientsOf(single)), 1e-5);
     for (const ParameterBuffer& buffer : pinned.buffers()) {
       for (size_t r = 0; r < devices.size(); ++r) EXPECT_EQ(buffer.values[r].device(), devices[r]);
     }
@@ -66,7 +66,7 @@ TEST(PinnedModule, StaysSoAsACloneAndInAFile) {
     EXPECT_EQ(each->devices(), std::vector<Device>{TestDevice(1)});
     const Values outputs = each->Forward(inputs);
     EXPECT_EQ(outputs[0].leaf().device(), TestDevice(0));
-    EXPECT_EQ(LargestDifference(outputs, expected), 0);
+    EXPECT_EQ(MostDifferent(outputs, expected), 0);
   }
   // Not pinned any more, it leaves its outputs where they are made.
   pinned.SetDevices({TestDevice(2)});

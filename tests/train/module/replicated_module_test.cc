@@ -22,7 +22,8 @@ TEST(ReplicatedModule, GradientsArePlainSums) {
   constexpr int64_t kSamples = 7, kIn = 4, kOut = 3;
   const HostTensor x = RandomTensor({kSamples, kIn}, 1), g = RandomTensor({kSamples, kOut}, 2);
   for (const int devices : {1, 2, 3}) {
-    ReplicatedModule net(FullyConnected(Variable("data"), {.num_hidden = kOut}, "fc"), MlpOptions(Devices(devices)));
+    ReplicatedModule net(FullyConnected(Variable("data"), {.num_hidden = kOut}, "fc"),
+                         MlpOptions(TestDeviceList(devices)));
     const HostTensor w = net.GetParams().at("fc_weight"), b = net.GetParams().at("fc_bias");
     const HostTensor y = net.Forward(x).leaf().ToHost();
     const HostTensor dx = net.Backward(g, 0.5).leaf().ToHost();
@@ -58,7 +59,7 @@ TEST(ReplicatedModule, GradientsArePlainSums) {
 TEST(ReplicatedModule, ThreeBackwardsAreOneOfTheSum) {  // T2
   const HostTensor x = RandomTensor({8, 4}, 1), g = RandomTensor({8, 3}, 2);
   for (const Exchange exchange : {Exchange::kFlat, Exchange::kStore}) {
-    ModuleOptions options = MlpOptions(Devices(3));
+    ModuleOptions options = MlpOptions(TestDeviceList(3));
     options.exchange = exchange;
     ReplicatedModule thrice(Mlp(), options), once(Mlp(), options), scaled(Mlp(), options), again(Mlp(), options);
     for (int i = 0; i < 3; ++i) {
@@ -73,12 +74,12 @@ TEST(ReplicatedModule, ThreeBackwardsAreOneOfTheSum) {  // T2
     again.InputGradients(g);
     for (const double scale : {1.0, 4.0, -2.0}) again.AccumulateGradients(scale);
     for (ReplicatedModule* other : {&thrice, &scaled, &again}) {
-      EXPECT_LT(LargestDifference(GradientsOf(*other), GradientsOf(once)), 1e-5);
+      EXPECT_LT(MostDifferent(GradientsOf(*other), GradientsOf(once)), 1e-5);
       other->Update(0.5);
     }
     once.Update(0.5);
     for (ReplicatedModule* other : {&thrice, &scaled, &again}) {
-      EXPECT_LT(LargestDifference(other->GetParams(), once.GetParams()), 1e-5);
+      EXPECT_LT(MostDifferent(other->GetParams(), once.GetParams()), 1e-5);
     }
     once.ZeroGradients();
     for (const auto& [name, gradient] : GradientsOf(once)) {
@@ -108,16 +109,16 @@ TEST(ReplicatedModule, TenStepsEqualThoseOfASingleOne) {
       single_loss(Criterion(), CriterionOptions({TestDevice(0)}));
   const HostTensorMap before = single.GetParams();
   const std::vector<double> expected = train(single, single_loss);
-  EXPECT_GT(LargestDifference(before, single.GetParams()), 1e-2);
+  EXPECT_GT(MostDifferent(before, single.GetParams()), 1e-2);
   for (const int devices : {2, 3, 4}) {
     for (const int of_loss : {1, 2}) {
       for (const Exchange exchange : {Exchange::kFlat, Exchange::kStore}) {
-        ModuleOptions options = MlpOptions(Devices(devices));
+        ModuleOptions options = MlpOptions(TestDeviceList(devices));
         options.exchange = exchange;
-        ReplicatedModule net(Mlp(), options), loss(Criterion(), CriterionOptions(Devices(of_loss)));
+        ReplicatedModule net(Mlp(), options), loss(Criterion(), CriterionOptions(TestDeviceList(of_loss)));
         const std::vector<double> losses = train(net, loss);
         for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4);
-        EXPECT_LT(LargestDifference(net.GetParams(), single.GetParams()), 1e-5);
+        EXPECT_LT(MostDifferent(net.GetParams(), single.GetParams()), 1e-5);
       }
     }
   }
@@ -125,7 +126,7 @@ TEST(ReplicatedModule, TenStepsEqualThoseOfASingleOne) {
 
 TEST(ReplicatedModule, SharesDifferByOneAndMayBeEmpty) {  // E7
   const auto shares = [](int64_t samples, int devices) {
-    ReplicatedModule net(Mlp(), MlpOptions(Devices(devices)));
+    ReplicatedModule net(Mlp(), MlpOptions(TestDeviceList(devices)));
     std::vector<int64_t> sizes;
     const Values outputs = net.Forward(RandomTensor({samples, 4}, 1));
     for (const Tensor& piece : outputs.leaf().pieces()) sizes.push_back(piece.shape()[0]);
@@ -137,16 +138,16 @@ TEST(ReplicatedModule, SharesDifferByOneAndMayBeEmpty) {  // E7
   EXPECT_EQ(shares(3, 4), (std::vector<int64_t>{1, 1, 1}));
   EXPECT_EQ(shares(1, 4), (std::vector<int64_t>{1}));
   for (const int64_t samples : {3, 1, 15, 9}) {
-    ReplicatedModule net(Mlp(), MlpOptions(Devices(4))), single(Mlp(), MlpOptions({Cpu(0)}));
+    ReplicatedModule net(Mlp(), MlpOptions(TestDeviceList(4))), single(Mlp(), MlpOptions({Cpu(0)}));
     const HostTensor x = RandomTensor({samples, 4}, 1), g = RandomTensor({samples, 3}, 2);
     for (int run = 0; run < 2; ++run) {
-      EXPECT_LT(LargestDifference(net.Forward(x), single.Forward(x)), 1e-6);
-      EXPECT_LT(LargestDifference(net.Backward(g), single.Backward(g)), 1e-6);
+      EXPECT_LT(MostDifferent(net.Forward(x), single.Forward(x)), 1e-6);
+      EXPECT_LT(MostDifferent(net.Backward(g), single.Backward(g)), 1e-6);
     }
-    EXPECT_LT(LargestDifference(GradientsOf(net), GradientsOf(single)), 1e-5);
+    EXPECT_LT(MostDifferent(GradientsOf(net), GradientsOf(single)), 1e-5);
   }
   // Of a network that changes nothing, the gradient is what came.
-  ReplicatedModule identity(Identity(Variable("data")), MlpOptions(Devices(4)));
+  ReplicatedModule identity(Identity(Variable("data")), MlpOptions(TestDeviceList(4)));
   const HostTensor x = RandomTensor({3, 4}, 1), g = RandomTensor({3, 4}, 2);
   EXPECT_EQ(identity.Forward(x).leaf().ToHost(), x);
   EXPECT_EQ(identity.Backward(g).leaf().ToHost(), g);
@@ -158,7 +159,7 @@ TEST(ReplicatedModule, SharesDifferByOneAndMayBeEmpty) {  // E7
 TEST(ReplicatedModule, IsCutAlongAnyDimension) {
   const Symbol net = Tanh(Variable("data")) * 2.0;
   for (const int dimension : {0, 1, 2}) {
-    ReplicatedModule module(net, {.devices = Devices(2),
+    ReplicatedModule module(net, {.devices = TestDeviceList(2),
                                   .inputs = DataDesc{"data", {5, 7, 4}},
                                   .dimension = dimension,
                                   .threads_per_device = 1});
@@ -167,16 +168,16 @@ TEST(ReplicatedModule, IsCutAlongAnyDimension) {
     const Values outputs = module.Forward(x);
     ASSERT_EQ(outputs.leaf().pieces().size(), 2u);
     EXPECT_EQ(outputs.leaf().pieces()[0].shape()[dimension], (x.shape()[dimension] + 1) / 2);
-    EXPECT_LT(LargestDifference(outputs, single.Forward(x)), 1e-6);
+    EXPECT_LT(MostDifferent(outputs, single.Forward(x)), 1e-6);
     EXPECT_EQ(outputs.leaf().Whole().ToHost(), outputs.leaf().ToHost());
-    EXPECT_LT(LargestDifference(module.Backward(g), single.Backward(g)), 1e-6);
+    EXPECT_LT(MostDifferent(module.Backward(g), single.Backward(g)), 1e-6);
     // Pieces that were cut otherwise are put together first.
-    ReplicatedModule across(net, {.devices = Devices(2),
+    ReplicatedModule across(net, {.devices = TestDeviceList(2),
                                   .inputs = DataDesc{"data", {5, 7, 4}},
                                   .dimension = (dimension + 1) % 3,
                                   .threads_per_device = 1});
-    EXPECT_LT(LargestDifference(across.Forward(outputs), single.Forward(outputs)), 1e-6);
-    EXPECT_LT(LargestDifference(across.Backward(outputs), single.Backward(outputs)), 1e-6);
+    EXPECT_LT(MostDifferent(across.Forward(outputs), single.Forward(outputs)), 1e-6);
+    EXPECT_LT(MostDifferent(across.Backward(outputs), single.Backward(outputs)), 1e-6);
   }
   EXPECT_EQ(MessageOf<ShapeError>([&] {
               ReplicatedModule(net, {.inputs = DataDesc{"data", {5, 7}}, .dimension = 2});
@@ -189,7 +190,7 @@ TEST(ReplicatedModule, NestedInputsAndOutputsWithEmptyLeaves) {
   const Symbol a = Variable("a"), b = Variable("b");
   const Symbol net = Group({Identity(a + b, "sum"), Identity(a * b, "product")});
   for (const int devices : {1, 2, 3}) {
-    ReplicatedModule module(net, {.devices = Devices(devices),
+    ReplicatedModule module(net, {.devices = TestDeviceList(devices),
                                   .inputs = ListOf(ListOf(DataDesc{"a", {4, 2}}, DataDesc{}), DataDesc{"b", {4, 2}}),
                                   .outputs = ListOf("sum_output", ListOf("", "product_output")),
                                   .threads_per_device = 1});
@@ -253,11 +254,11 @@ TEST(ReplicatedModule, WhatHasNoSamplesIsEverybodys) {
   EXPECT_EQ(expected[1].leaf().shape(), Shape());
   const Values of_inputs = single.Backward(ListOf(g, HostTensor::Full(DType::kFloat32, {}, 2)));
   for (const int devices : {2, 3}) {
-    ReplicatedModule module(net, {.devices = Devices(devices), .inputs = inputs, .threads_per_device = 1});
-    EXPECT_LT(LargestDifference(module.Forward(ListOf(x, scale)), expected), 1e-5);
+    ReplicatedModule module(net, {.devices = TestDeviceList(devices), .inputs = inputs, .threads_per_device = 1});
+    EXPECT_LT(MostDifferent(module.Forward(ListOf(x, scale)), expected), 1e-5);
     const Values gradients = module.Backward(ListOf(g, HostTensor::Full(DType::kFloat32, {}, 2)));
     EXPECT_EQ(gradients[1].leaf().pieces().size(), 1u);
-    EXPECT_LT(LargestDifference(gradients, of_inputs), 1e-5);
+    EXPECT_LT(MostDifferent(gradients, of_inputs), 1e-5);
   }
 }
 
@@ -269,26 +270,26 @@ TEST(ReplicatedModule, SamplesFoldedIntoAnotherAxis) {
     return ModuleOptions{
         .devices = devices, .inputs = DataDesc{"data", {6, 5, 4}}, .dimension = 1, .threads_per_device = 1};
   };
-  ReplicatedModule module(net, options(Devices(2))), single(net, options({Cpu(0)}));
+  ReplicatedModule module(net, options(TestDeviceList(2))), single(net, options({Cpu(0)}));
   const HostTensor data = RandomTensor({6, 5, 4}, 1), g = RandomTensor({30, 3}, 2);
   const Values outputs = module.Forward(data);
   EXPECT_EQ(outputs.leaf().pieces().size(), 1u);
-  EXPECT_LT(LargestDifference(outputs, single.Forward(data)), 1e-6);
+  EXPECT_LT(MostDifferent(outputs, single.Forward(data)), 1e-6);
   const Array cut(
       {On(DefaultEngine(), TestDevice(1), g.Slice(0, 0, 7)), On(DefaultEngine(), TestDevice(0), g.Slice(0, 7, 30))}, 0);
-  EXPECT_LT(LargestDifference(module.Backward(cut), single.Backward(g)), 1e-6);
-  EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(single)), 1e-5);
+  EXPECT_LT(MostDifferent(module.Backward(cut), single.Backward(g)), 1e-6);
+  EXPECT_LT(MostDifferent(GradientsOf(module), GradientsOf(single)), 1e-5);
 }
 
 TEST(ReplicatedModule, BatchesOfAnySizeAndShapeFollowEachOther) {
-  ReplicatedModule module(ConvNet(),
-                          {.devices = Devices(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
+  ReplicatedModule module(
+      ConvNet(), {.devices = TestDeviceList(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
   ReplicatedModule single(ConvNet(), {.inputs = DataDesc{"data", {6, 2, 4, 4}}});
   module.Evaluate();
   single.Evaluate();
   for (const int64_t samples : {6, 1, 20, 2, 6}) {
     const HostTensor x = RandomTensor({samples, 2, 4, 4}, static_cast<uint64_t>(samples));
-    EXPECT_LT(LargestDifference(module.Forward(x), single.Forward(x)), 1e-5);
+    EXPECT_LT(MostDifferent(module.Forward(x), single.Forward(x)), 1e-5);
   }
   EXPECT_THROW(module.Forward(RandomTensor({6, 2, 5, 5}, 1)), ShapeError);  // the last layer's weight says how large
   EXPECT_NO_THROW(module.Forward(RandomTensor({6, 2, 4, 4}, 1)).leaf().ToHost());
@@ -296,7 +297,7 @@ TEST(ReplicatedModule, BatchesOfAnySizeAndShapeFollowEachOther) {
 
 TEST(ReplicatedModule, TheHostTakesNoPartBetweenModules) {
   const auto engine = std::make_shared<CountingEngine>();
-  ModuleOptions options = MlpOptions(Devices(2)), of_loss = CriterionOptions(Devices(2));
+  ModuleOptions options = MlpOptions(TestDeviceList(2)), of_loss = CriterionOptions(TestDeviceList(2));
   options.engine = of_loss.engine = engine;
   {
     ReplicatedModule net(Mlp(), options), loss(Criterion(), of_loss);
@@ -337,22 +338,22 @@ TEST(ReplicatedModule, PinnedModulesHandTheirOutputsOver) {
   EXPECT_EQ(hidden.leaf().device(), TestDevice(2));
   EXPECT_EQ(scores.leaf().device(), TestDevice(0));
   EXPECT_EQ(high.buffers()[0].values[0].device(), TestDevice(2));
-  EXPECT_LT(LargestDifference(scores, single.Forward(x)), 1e-6);
+  EXPECT_LT(MostDifferent(scores, single.Forward(x)), 1e-6);
   const Values back = high.Backward(g);
   EXPECT_EQ(back.leaf().device(), TestDevice(2));  // where the input lay
   const Values gradients = low.Backward(back);
   EXPECT_EQ(gradients.leaf().device(), TestDevice(0));
-  EXPECT_LT(LargestDifference(gradients, single.Backward(g)), 1e-6);
+  EXPECT_LT(MostDifferent(gradients, single.Backward(g)), 1e-6);
   EXPECT_LT(MaxAbsDiff(low.GetGradient("fc1_weight"), single.GetGradient("fc1_weight")), 1e-5);
   // Elsewhere, with what it has.
   low.SetDevices({TestDevice(3), TestDevice(0)}, TestDevice(3));
   EXPECT_EQ(low.Forward(here).leaf().device(), TestDevice(3));
-  EXPECT_LT(LargestDifference(high.Forward(low.Forward(here)), scores), 1e-6);
+  EXPECT_LT(MostDifferent(high.Forward(low.Forward(here)), scores), 1e-6);
   EXPECT_LT(MaxAbsDiff(low.GetGradient("fc1_weight"), single.GetGradient("fc1_weight")), 1e-5);
 }
 
 TEST(ReplicatedModule, WrongUseIsAnError) {
-  ReplicatedModule net(Mlp(), MlpOptions(Devices(2)));
+  ReplicatedModule net(Mlp(), MlpOptions(TestDeviceList(2)));
   const HostTensor x = RandomTensor({8, 4}, 1), g = RandomTensor({8, 3}, 2);
   EXPECT_EQ(MessageOf([&] { net.Backward(g); }), "Error: Backward: nothing has run yet; call Forward first");
   EXPECT_EQ(MessageOf([&] { net.AccumulateGradients(); }),

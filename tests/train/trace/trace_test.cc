@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
+#include "tests/host_tensors.h"
+#include "tests/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "tests/train/trace/check_trace.h"
@@ -37,10 +38,8 @@ Symbol Net() {
 constexpr int64_t kSamples = 24, kBatch = 8;
 
 ArrayIter Data() {
-  HostTensor data(DType::kFloat32, {kSamples, 1, 6, 6}), label(DType::kFloat32, {kSamples});
-  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, static_cast<double>(i * 7919 % 101) / 50 - 1);
-  for (int64_t i = 0; i < kSamples; ++i) label.Set(i, static_cast<double>(i % 3));
-  return ArrayIter(std::move(data), std::move(label), {.batch_size = kBatch});
+  return ArrayIter(Filled({kSamples, 1, 6, 6}, [](int64_t i) { return static_cast<double>(i * 7919 % 101) / 50 - 1; }),
+                   ClassesInTurn(kSamples, 3), {.batch_size = kBatch});
 }
 
 TrainerOptions Options(std::shared_ptr<Engine> engine) {
@@ -115,8 +114,7 @@ TEST(TraceTest, ARunThatEndsBeforeLeavesWhatThereIs) {
   EXPECT_EQ(std::ranges::count(slices, "step", [](const auto& s) { return s.at("cat").template get<std::string>(); }),
             3);
   // Shorter than what is skipped: the calls of operators alone, and a warning.
-  std::vector<std::string> log;
-  SetLogCallback([&](LogLevel, const std::string& line) { log.push_back(line); });
+  const LogLines log;
   Trainer another(Net(), Options(MakeTraceEngine(MakeThreadedEngine(), trace)));
   ArrayIter again = Data();
   another.Fit(
@@ -124,8 +122,8 @@ TEST(TraceTest, ARunThatEndsBeforeLeavesWhatThereIs) {
       {.epochs = 1,
        .extensions = {TraceSteps(
            {.path = PathOf("shorter.json"), .trace = trace, .group = [&] { return another.group(); }, .skip = 4})}});
-  SetLogCallback(nullptr);
-  EXPECT_EQ(std::ranges::count(log, "the trace has no steps: the run had 3, and the first 4 are not recorded"), 1);
+  EXPECT_EQ(std::ranges::count(log.lines(), "the trace has no steps: the run had 3, and the first 4 are not recorded"),
+            1);
   const auto calls = CheckTrace(ReadFile(PathOf("shorter.json")));
   EXPECT_TRUE(std::ranges::any_of(calls, [](const auto& slice) { return slice.at("cat") == "operator"; }));
   EXPECT_NE(MessageOf<DataError>([&] {

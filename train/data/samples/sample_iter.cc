@@ -1,7 +1,6 @@
 #include "train/data/samples/sample_iter.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/checked.h"

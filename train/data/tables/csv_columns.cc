@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "base/split_text.h"
 #include "train/data/tables/csv_field.h"
 #include "train/data/tables/names.h"
 
