@@ -138,7 +138,8 @@ void OutTurned(Importer& im, int64_t heads, const Symbol& cosine, const Symbol& 
   if (folded && heads < 1) Throw<ModelError>("attribute \"num_heads\" is needed for an input of three axes");
   if (last == kUnknownDim || (folded && last % heads != 0)) Throw<ModelError>("{} numbers in all heads", last);
   const int64_t turned = said != 0 ? said : folded ? last / heads : last;
-  if (turned != 2 * pairs) Throw<ModelError>("{} numbers of each head are turned, by {} angles", turned, pairs);
+  if (turned % 2 != 0 || turned / 2 != pairs)
+    Throw<ModelError>("{} numbers of each head are turned, by {} angles", turned, pairs);
   const Symbol y = Turned(im, folded ? Apart(x, heads) : x, cosine, sine, interleaved);
   im.Out(folded ? Together(y) : y);
 }
@@ -160,7 +161,7 @@ void ImportRotaryEmbeddingAtPlaces(Importer& im) {
   const Symbol x = im.In(0), time = ExtentOf(x, im.RankOf(x) == 4 ? 2 : 1);
   const Symbol places = im.RankOf(im.In(1)) == 1 ? Cast(im.In(1), {.dtype = DType::kInt64}) + UpTo(time) : im.In(1);
   int64_t heads = im.Int("num_heads", 0);
-  if (const int64_t pairs = im.ShapeOf(im.In(2))[-1]; heads == 0 && pairs > 0) heads = im.ShapeOf(x)[-1] / (2 * pairs);
+  if (const int64_t pairs = im.ShapeOf(im.In(2))[-1]; heads == 0 && pairs > 0) heads = im.ShapeOf(x)[-1] / 2 / pairs;
   OutTurned(im, heads, AnglesAt(im, im.In(2), places), AnglesAt(im, im.In(3), places));
 }
 

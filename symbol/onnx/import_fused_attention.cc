@@ -1,9 +1,10 @@
 // Attention of ONNX Runtime's own domain.
-#include <optional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "symbol/onnx/attention.h"
 #include "symbol/ops.h"
 
@@ -26,7 +27,10 @@ void CheckDefaults(const Importer& im, std::initializer_list<std::pair<const cha
 
 int64_t Heads(const Importer& im, const char* key) {
   const int64_t heads = im.Int(key, 0);
-  if (heads < 1) Throw<ModelError>("attribute \"{}\": expected more than 0, got {}", key, heads);
+  constexpr int64_t kMost = 1 << 20;
+  if (heads < 1 || heads > kMost) {
+    Throw<ModelError>("attribute \"{}\": expected 1 to {}, got {}", key, kMost, heads);
+  }
   return heads;
 }
 
@@ -88,7 +92,7 @@ void OutAttended(Importer& im, const Symbol& projected, int padding, int past, i
   const int64_t heads = Heads(im, "num_heads"), all = im.ShapeOf(projected)[-1];
   std::vector<int64_t> widths = im.Ints("qkv_hidden_sizes");
   if (widths.empty()) widths.assign(3, all / 3);
-  if (widths.size() != 3 || widths[0] + widths[1] + widths[2] != all) {
+  if (widths.size() != 3 || CheckedAdd(CheckedAdd(widths[0], widths[1]), widths[2]) != all) {
     Throw<ModelError>("{} numbers of queries, keys and values are not as many as their widths say", all);
   }
   std::vector<Symbol> parts = Parts(projected, widths);
@@ -137,7 +141,7 @@ void ImportMultiHeadAttention(Importer& im) {
   std::vector<Symbol> biases;
   if (im.Has(3)) {
     std::vector<int64_t> widths = {im.ShapeOf(parts[0])[-1], im.ShapeOf(parts[0])[-1]};
-    widths.push_back(im.ShapeOf(im.In(3))[-1] - widths[0] - widths[1]);
+    widths.push_back(CheckedAdd(im.ShapeOf(im.In(3))[-1], -CheckedAdd(widths[0], widths[1])));
     biases = Parts(im.WeightIn(3), widths);
   }
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -176,7 +176,7 @@ TEST(OnnxFused, ErrorsSayWhatIsMissing) {
   EXPECT_EQ(error("GroupQueryAttention", "x x x - - x x - - - - x", OnnxInt("num_heads", 2)),
             node + "GroupQueryAttention \"y\": its input 11 cannot be had");
   EXPECT_EQ(error("MultiHeadAttention", "x x x", ""),
-            node + "MultiHeadAttention \"y\": attribute \"num_heads\": expected more than 0, got 0");
+            node + "MultiHeadAttention \"y\": attribute \"num_heads\": expected 1 to 1048576, got 0");
   EXPECT_EQ(error("MatMulNBits", "x w w", OnnxInt("K", 4) + OnnxInt("N", 2) + OnnxInt("block_size", 16)),
             node + "MatMulNBits \"y\": input 1: float32 (2, 4) does not hold 2 rows of 4 numbers of 4 bits");
   EXPECT_EQ(error("FusedGemm", "x w", Text("activation", "Selu")),
