@@ -39,7 +39,8 @@ void Importer::ReadInitializers(const GraphProto& graph) {
       ValuePtr& value = constants_[&tensor];  // one, however often its graph is met
       if (value == nullptr) {
         auto constant = std::make_shared<const HostTensor>(tensors_->Read(tensor));
-        value = std::make_shared<Value>(Value{.constant = std::move(constant), .is_initializer = true});
+        value = std::make_shared<Value>(
+            Value{.constant = std::move(constant), .is_initializer = true, .bits = PackedBits(tensor)});
       }
       Define(tensor.name(), value);
     } catch (const Error& error) {

@@ -20,8 +20,10 @@ void ExportSqueeze(Exporter& ex) {
   std::vector<int64_t> axes = ex.attrs<AxesAttrs>().axes;
   if (axes.empty()) {  // ours are those that are 1 whatever the batch is
     const std::optional<Shape> shape = ex.ShapeOfInput(0);
-    if (!shape) Throw<ModelError>("it is not known which extents are 1; name the axes");
-    for (int axis = 0; axis < shape->rank(); ++axis) {
+    for (int axis = 0; !shape || axis < shape->rank(); ++axis) {
+      if (!shape || (axis > 0 && (*shape)[axis] == kUnknownDim)) {
+        Throw<ModelError>("it is not known which extents are 1; name the axes");
+      }
       if ((*shape)[axis] == 1) axes.push_back(axis);
     }
     if (axes.empty()) return ex.Alias(ex.In(0));

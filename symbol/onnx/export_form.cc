@@ -94,8 +94,10 @@ Symbol WithoutTraining(const Symbol& trained, const Model& model) {
 
 // What is made of others, as far as it is not exported as it is, and shapes are known for every batch.
 Symbol Composed(Symbol symbol, const Model& model) {
-  constexpr int kMaxDepth = 16;  // parts of parts
-  const auto has_no_row = [](const Node& node) { return !IsExported(node); };
+  constexpr int kMaxDepth = 16;                   // parts of parts
+  const auto has_no_row = [](const Node& node) {  // or says more where extents are known: which of them are 1
+    return !IsExported(node) || (&node.op() == &SqueezeOp() && node.attrs().get<AxesAttrs>().axes.empty());
+  };
   for (int depth = 0; depth < kMaxDepth; ++depth) {
     const Graph graph = Graph::Of(symbol);
     GivenTypes given = TypesOfValues(symbol, model);

@@ -86,16 +86,28 @@ void ExportGatherElements(Exporter& ex) {
   ex.Set("axis", attrs.axis);
 }
 
+// Into data, or into zeros of a shape. What is put as single elements along the last axis, at indices of each sample,
+// is put by ONNX' ScatterElements.
 void ExportScatter(Exporter& ex) {
   const auto& attrs = ex.attrs<ScatterAttrs>();
-  const bool by_elements = &ex.node().op() == &ScatterElementsOp();
-  if (!attrs.shape.empty() || attrs.batch_dims != 0 || attrs.padding != kNoIndex || (!by_elements && attrs.axis != 0)) {
-    Throw<ModelError>("ONNX has no such indices");
+  const bool into_zeros = !attrs.shape.empty(), shares_axes = attrs.batch_dims != 0;
+  const int indices = into_zeros ? 0 : 1;
+  bool by_elements = &ex.node().op() == &ScatterElementsOp();
+  if (attrs.padding != kNoIndex) Throw<ModelError>("ONNX has no such indices");
+  std::string index = Index(ex, indices, attrs.mode);
+  if (!by_elements && shares_axes) {
+    const int64_t rank = into_zeros ? std::ssize(attrs.shape) : ex.RankOfInput(0);
+    by_elements = attrs.axis == attrs.batch_dims && attrs.axis == rank - 1 && ex.RankOfInput(indices) == rank + 1;
+    if (by_elements) index = ex.Add("Squeeze", {index, ex.Ints({-1}, "axes")});
   }
+  if (!by_elements && (shares_axes || attrs.axis != 0)) Throw<ModelError>("ONNX has no such indices");
   if (attrs.reduction == ScatterReduction::kMax || attrs.reduction == ScatterReduction::kMin) {
     Throw<ModelError>("reductions by max and min came with opset 18");
   }
-  ex.Out(by_elements ? "ScatterElements" : "ScatterND", {ex.In(0), Index(ex, 1, attrs.mode), ex.In(2)});
+  const std::string data = into_zeros ? ex.Add("Expand", {ex.Number(0, ex.DTypeOfInput(indices + 1)),
+                                                          ex.Extents(attrs.shape, attrs.batches, "shape")})
+                                      : ex.In(0);
+  ex.Out(by_elements ? "ScatterElements" : "ScatterND", {data, index, ex.In(indices + 1)});
   if (by_elements) ex.Set("axis", attrs.axis);
   if (attrs.reduction != ScatterReduction::kNone) {
     ex.Set("reduction", EnumNames(static_cast<ScatterReduction*>(nullptr))[static_cast<size_t>(attrs.reduction)].name);

@@ -177,13 +177,14 @@ Folded FoldSlice(Importer& im, const std::vector<Numbers>& inputs) {
   return result;
 }
 
-Folded FoldRange(Importer&, const std::vector<Numbers>& inputs) {
+Folded FoldRange(Importer& im, const std::vector<Numbers>& inputs) {
   for (const Numbers& input : inputs) {
     if (input.values.size() != 1 || !IsFixed(input)) return std::nullopt;
   }
   const int64_t start = inputs[0].values[0]->fixed, limit = inputs[1].values[0]->fixed,
                 step = inputs[2].values[0]->fixed;
   if (step == 0) Throw<ModelError>("a range cannot have steps of 0");
+  im.Ignore({"stash_type"});
   Numbers result{.dtype = inputs[0].dtype};
   for (int64_t i = start; step > 0 ? i < limit : i > limit; i = CheckedAdd(i, step)) {
     if (result.values.size() == kMaxNumbers) return std::nullopt;

@@ -127,7 +127,8 @@ HostTensor ListOf(const std::vector<From>& values) {
 }
 
 void ImportConstant(Importer& im) {
-  if (auto tensor = im.Tensor("value")) return im.OutConstant(std::move(*tensor));
+  int bits = 0;
+  if (auto tensor = im.Tensor("value", &bits)) return im.OutConstant(std::move(*tensor), bits);
   if (im.HasAttribute("value_int")) return im.OutConstant(TensorOf<int64_t>({}, std::vector{im.Int("value_int", 0)}));
   if (im.HasAttribute("value_float")) {
     return im.OutConstant(HostTensor::Full(DType::kFloat32, {}, im.Float("value_float", 0)));

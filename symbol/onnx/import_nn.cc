@@ -153,14 +153,7 @@ Symbol IndicesOfMax(Importer& im, const PoolingAttrs& attrs, bool column_major) 
 
 ImportFn Pool(PoolType type) {
   return [type](Importer& im) {
-    const PoolingAttrs attrs{.type = type,
-                             .kernel = im.Ints("kernel_shape"),
-                             .stride = im.Ints("strides"),
-                             .pad = im.Ints("pads"),
-                             .dilate = im.Ints("dilations"),
-                             .auto_pad = AutoPadOf(im),
-                             .ceil_mode = im.Flag("ceil_mode"),
-                             .count_include_pad = im.Flag("count_include_pad")};
+    const PoolingAttrs attrs = PoolingAttrsOf(im, type);
     const bool column_major = im.Flag("storage_order");
     im.Out(Pooling(im.In(0), attrs, im.name()));
     if (im.IsRead(1)) im.Out(1, IndicesOfMax(im, attrs, column_major));
@@ -319,6 +312,17 @@ void ImportDet(Importer& im) {
 }
 
 }  // namespace
+
+PoolingAttrs PoolingAttrsOf(const Importer& im, PoolType type) {
+  return {.type = type,
+          .kernel = im.Ints("kernel_shape"),
+          .stride = im.Ints("strides"),
+          .pad = im.Ints("pads"),
+          .dilate = im.Ints("dilations"),
+          .auto_pad = AutoPadOf(im),
+          .ceil_mode = im.Flag("ceil_mode"),
+          .count_include_pad = im.Flag("count_include_pad")};
+}
 
 ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias) {
   const Shape shape = im.ShapeOf(im.WeightIn(weight));

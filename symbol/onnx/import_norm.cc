@@ -1,6 +1,7 @@
 // Normalisations, softmax and curves.
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -171,13 +172,14 @@ void ImportLpNorm(Importer& im) {
   const ReduceAttrs attrs{.axes = {im.Int("axis", -1)}, .keepdims = true};
   const int64_t p = im.Int("p", 2);
   if (p != 1 && p != 2) Throw<ModelError>("attribute \"p\": expected 1 or 2, got {}", p);
+  constexpr double kLeast = std::numeric_limits<float>::min();  // zeros stay zeros
   if (p == 2) {
-    return im.Out(Standardize(x, {.axes = attrs.axes, .eps = 0, .center = false, .sum = true}, im.name()));
+    return im.Out(Standardize(x, {.axes = attrs.axes, .eps = kLeast, .center = false, .sum = true}, im.name()));
   }
   const DType dtype = im.DTypeOf(x);
-  if (SizeOf(dtype) != 2) return im.Out(Div(x, Sum(Abs(x), attrs), im.name()));
+  if (SizeOf(dtype) != 2) return im.Out(Div(x, Sum(Abs(x), attrs) + kLeast, im.name()));
   const Symbol wide = Cast(x, {.dtype = DType::kFloat32});  // a sum of 16 bits may be infinite
-  im.Out(Cast(Div(wide, Sum(Abs(wide), attrs)), {.dtype = dtype}, im.name()));
+  im.Out(Cast(Div(wide, Sum(Abs(wide), attrs) + kLeast), {.dtype = dtype}, im.name()));
 }
 
 void ImportMeanVarianceNorm(Importer& im) {
@@ -210,7 +212,7 @@ std::span<const ImportRow> NormImports() {
       {"Hardmax", 13, Along(HardmaxAlong)},
       {"InstanceNormalization", 1, ImportInstanceNorm},
       {"LRN", 1, ImportLRN},
-      {"LayerNormalization", 17, ImportLayerNorm},
+      {"LayerNormalization", 1, ImportLayerNorm},  // ONNX Runtime writes it before opset 17, too
       {"LeakyRelu", 1, CurveOf(CurveType::kLeakyRelu, 0.01)},
       {"LogSoftmax", 1, AlongRest(LogSoftmaxAlong)},
       {"LogSoftmax", 13, Along(LogSoftmaxAlong)},
@@ -224,6 +226,7 @@ std::span<const ImportRow> NormImports() {
       {"Shrink", 9, ImportShrink},
       {"Softmax", 1, AlongRest(SoftmaxAlong)},
       {"Softmax", 13, Along(SoftmaxAlong)},
+      {"SwiGLU", 28, [](Importer& im) { im.Out(Mul(Swish(im.In(0), im.Float("alpha", 1)), im.In(1), im.name())); }},
       {"Swish", 24, ImportSwish},
       {"ThresholdedRelu", 10, CurveOf(CurveType::kThresholdedRelu)},
   };

@@ -275,6 +275,7 @@ void ImportShape(Importer& im) {
 }
 
 void ImportRange(Importer& im) {
+  im.Ignore({"stash_type"});
   const HostTensor *begin = im.Constant(0), *end = im.Constant(1), *step = im.Constant(2);
   for (const HostTensor* given : {begin, end, step}) {
     if (given == nullptr) {

@@ -15,7 +15,7 @@
 namespace bindery::onnx {
 namespace {
 
-constexpr int64_t kNewestOpset = 26;
+constexpr int64_t kNewestOpset = 28;
 constexpr int64_t kAnyBatch = 4;  // where the file has none; not 1, which broadcasts
 constexpr int64_t kMaxBatch = int64_t{1} << 40;
 
@@ -29,9 +29,9 @@ using ImportTable = std::map<std::string, std::map<int64_t, const ImportRow*>>;
 const ImportTable& ImportRows() {
   static const ImportTable rows = [] {
     ImportTable all;
-    for (const auto& table :
-         {AttentionImports(), ControlImports(), ElementwiseImports(), IndexImports(), LossImports(), NnImports(),
-          NormImports(), QuantizeImports(), RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
+    for (const auto& table : {AttentionImports(), ControlImports(), ElementwiseImports(), FusedImports(),
+                              IndexImports(), LossImports(), NnImports(), NormImports(), QuantizeImports(),
+                              RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
       for (const ImportRow& row : table) all[row.op][row.since] = &row;
     }
     return all;
@@ -132,7 +132,7 @@ void Importer::CheckOperators() const {
   std::vector<const FunctionProto*> called;  // in turn: a file of any size may have each call the next
   const std::function<void(const Nodes&, int64_t)> check = [&](const Nodes& nodes, int64_t opset) {
     for (const NodeProto& node : nodes) {
-      const bool is_known = IsOwnDomain(node.domain()) && FindImport(node.op_type(), opset) != nullptr;
+      const bool is_known = FindImport(FullName(node), opset) != nullptr;
       const FunctionProto* function = is_known ? nullptr : FindFunction(node);
       if (!is_known && function == nullptr) missing.Add(FullName(node), NameOf(node));
       if (function != nullptr && seen.insert(function).second) called.push_back(function);
@@ -246,7 +246,7 @@ void Importer::ImportNode(const NodeProto& node, const std::string& name) {
   name_ = name;
   asked_.clear();
   const NameScope names(name_ + "_", false);
-  const ImportRow* row = IsOwnDomain(node.domain()) ? FindImport(op(), opset_) : nullptr;
+  const ImportRow* row = FindImport(FullName(node), opset_);
   // A constant that is the same whenever it is met is one value.
   const bool is_shared = depth_ > 0 && op() == "Constant" &&
                          std::ranges::all_of(node.attribute(), [](const auto& a) { return a.ref_attr_name().empty(); });

@@ -18,6 +18,7 @@
 #include "symbol/onnx/types.h"
 #include "symbol/onnx/unique_names.h"
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/pooling.h"
 #include "symbol/symbol.h"
 
 namespace bindery::onnx {
@@ -25,13 +26,14 @@ namespace bindery::onnx {
 class Importer;
 using ImportFn = std::function<void(Importer&)>;
 struct ImportRow {
-  const char* op;
-  int since;  // version of the opset
+  const char* op;  // FullName
+  int since;       // version of the opset
   ImportFn import;
 };
 std::span<const ImportRow> AttentionImports();
 std::span<const ImportRow> ControlImports();
 std::span<const ImportRow> ElementwiseImports();
+std::span<const ImportRow> FusedImports();
 std::span<const ImportRow> IndexImports();
 std::span<const ImportRow> LossImports();
 std::span<const ImportRow> NnImports();
@@ -58,6 +60,7 @@ struct Value {
   std::shared_ptr<const HostTensor> constant = {};
   std::optional<Numbers> numbers = {};  // if the batch is in them, or some are open; the symbol computes the same
   bool is_initializer = false, is_input = false;
+  int bits = 0;                                // of the file's integers, if they are fewer than the constant's have
   std::map<std::string, Symbol> changed = {};  // parameters made of it, by what was done
 };
 using ValuePtr = std::shared_ptr<Value>;
@@ -107,7 +110,7 @@ class Importer {
   std::vector<int64_t> Ints(const char* key) const;  // empty if absent
   std::vector<double> Floats(const char* key) const;
   std::vector<std::string> Strings(const char* key) const;
-  std::optional<HostTensor> Tensor(const char* key) const;
+  std::optional<HostTensor> Tensor(const char* key, int* bits = nullptr) const;
   // One of the names of an enum, which are ONNX' where this is asked.
   template <class E>
   E Enum(const char* key, E otherwise) const {
@@ -138,6 +141,7 @@ class Importer {
   // Axes and the like: an attribute up to some version, an input since. Empty if neither is there.
   std::vector<int64_t> AttributeOrInput(const char* key, int input) const;
   bool IsOnlyReader(int input) const;
+  int BitsOf(int input) const { return ValueOf(input)->bits; }
   // What the file holds, of floating point: a layer's parameters, even if they are not among the initializers.
   const HostTensor* Weight(int input) const;
   Symbol WeightIn(int input);    // a parameter if it is a weight
@@ -164,7 +168,7 @@ class Importer {
   void OnlyFirst() const;         // throws if another one is read
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
-  void OutConstant(HostTensor value);
+  void OutConstant(HostTensor value, int bits = 0);
   void OutWeight(int input);  // that weight, as if the file had it, or made it, by the output's name
 
   // --- Values, and graphs within nodes. All that is made of those is limited, however often they are run.
@@ -240,7 +244,7 @@ bool IsOwnDomain(const std::string& domain);
 std::string FullName(const NodeProto& node);  // of the operator, with a domain that is not ONNX' own
 std::string NameOf(const NodeProto& node);    // its own, or that of its first output
 int64_t OwnOpset(const google::protobuf::RepeatedPtrField<OperatorSetIdProto>& sets);  // 0: it is not said
-// The row for an operator of ONNX' own domain in an opset; null if there is none.
+// The row for an operator by its full name, in an opset of ONNX' own domain; null if there is none.
 const ImportRow* FindImport(const std::string& op, int64_t opset);
 
 void CountUses(const google::protobuf::RepeatedPtrField<NodeProto>& nodes, int weight, Uses* uses);
@@ -253,6 +257,7 @@ bool CanReshapeTo(const PartialExtents& extents);
 Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::string& name = {});
 // The attributes of a convolution, by the weight that is this input; `bias`: -1 if there is none.
 ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias);
+PoolingAttrs PoolingAttrsOf(const Importer& im, PoolType type);
 // With new axes of extent 1.
 Symbol Unsqueezed(Importer& im, const Symbol& x, std::vector<int64_t> axes, const std::string& name = {});
 // The product of extents; no value if that is unknown or not even growing with the batch.

@@ -85,9 +85,10 @@ std::vector<std::string> Importer::Strings(const char* key) const {
   return {attribute->strings().begin(), attribute->strings().end()};
 }
 
-std::optional<HostTensor> Importer::Tensor(const char* key) const {
+std::optional<HostTensor> Importer::Tensor(const char* key, int* bits) const {
   const AttributeProto* attribute = FindOf(key, ATTRIBUTE_TENSOR, "a tensor");
   if (attribute == nullptr) return std::nullopt;
+  if (bits != nullptr) *bits = PackedBits(attribute->t());
   try {
     return tensors_->Read(attribute->t());
   } catch (const Error& error) {
@@ -313,8 +314,9 @@ void Importer::Out(int output, const Symbol& value) {
   if (Wanted(output)) Define(node_->output(output), {.symbol = value[0]});
 }
 
-void Importer::OutConstant(HostTensor value) {
-  if (Wanted(0)) Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value))});
+void Importer::OutConstant(HostTensor value, int bits) {
+  if (!Wanted(0)) return;
+  Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value)), .bits = bits});
 }
 
 void Importer::OutWeight(int input) {

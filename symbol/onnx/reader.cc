@@ -26,6 +26,20 @@ constexpr ElementType kElementTypes[] = {
     {12, DType::kUInt32}, {13, DType::kUInt64}, {16, DType::kBFloat16},
 };
 
+// Several in a byte, the first in the lowest bits. In memory each has a byte of its own.
+struct PackedType {
+  int number;
+  DType dtype;
+  int bits;
+};
+constexpr PackedType kPackedTypes[] = {
+    {21, DType::kUInt8, 4}, {22, DType::kInt8, 4}, {25, DType::kUInt8, 2}, {26, DType::kInt8, 2}};
+
+const PackedType* FindPacked(int number) {
+  const auto* found = std::ranges::find(kPackedTypes, number, &PackedType::number);
+  return found == std::end(kPackedTypes) ? nullptr : found;
+}
+
 Shape ShapeOf(const TensorProto& message) {
   if (message.dims_size() > Shape::kMaxRank) {
     Throw<ModelError>("{} dims, at most {} are possible", message.dims_size(), Shape::kMaxRank);
@@ -92,8 +106,34 @@ int NumberOf(DType dtype) {
 
 DType DTypeOf(int number) {
   const auto* found = std::ranges::find(kElementTypes, number, &ElementType::number);
-  if (found == std::end(kElementTypes)) Throw<ModelError>("element type {} of ONNX has no counterpart", number);
-  return found->dtype;
+  if (found != std::end(kElementTypes)) return found->dtype;
+  const PackedType* packed = FindPacked(number);
+  const std::string what = packed == nullptr ? "" : fmt::format(", {} bits, is of constants alone: it", packed->bits);
+  Throw<ModelError>("element type {} of ONNX{} has no counterpart", number, what);
+}
+
+int PackedBits(const TensorProto& message) {
+  const PackedType* packed = FindPacked(message.data_type());
+  return packed == nullptr ? 0 : packed->bits;
+}
+
+HostTensor Unpacked(const HostTensor& bytes, int bits, DType dtype, int64_t rows, int64_t columns) {
+  HostTensor result(dtype, {rows, columns});
+  if (result.elements() == 0) return result;
+  const auto* from = static_cast<const uint8_t*>(bytes.raw());
+  auto* to = static_cast<uint8_t*>(result.raw());
+  const int64_t per_row = bytes.elements() / rows, per_byte = 8 / bits;
+  const int unused = 8 - bits;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < columns; ++i) {
+      const int shift = static_cast<int>(i % per_byte) * bits;
+      const auto top =
+          static_cast<uint8_t>(from[row * per_row + i / per_byte] >> shift << unused);  // the sign is above
+      to[row * columns + i] = dtype == DType::kInt8 ? static_cast<uint8_t>(static_cast<int8_t>(top) >> unused)
+                                                    : static_cast<uint8_t>(top >> unused);
+    }
+  }
+  return result;
 }
 
 ModelProto ReadMessage(std::string_view bytes, const std::string& source_name, const ModelLimits& limits) {
@@ -113,7 +153,21 @@ ModelProto ReadMessage(std::string_view bytes, const std::string& source_name, c
 
 HostTensor OnnxTensorReader::Read(const TensorProto& message) {
   const Shape shape = ShapeOf(message);
-  const DType dtype = DTypeOf(message.data_type());
+  const PackedType* packed = FindPacked(message.data_type());
+  if (packed == nullptr) return ReadAs(message, DTypeOf(message.data_type()), shape);
+  const int64_t elements = shape.Elements(), per_byte = 8 / packed->bits;
+  const HostTensor bytes = ReadAs(message, DType::kUInt8, {elements / per_byte + (elements % per_byte != 0)});
+  Charge(elements);
+  return Unpacked(bytes, packed->bits, packed->dtype, 1, elements).Reshape(shape);
+}
+
+void OnnxTensorReader::Charge(int64_t bytes) {
+  if (bytes > limit_ - total_bytes_)
+    Throw<ModelError>("all tensors together take more than {} bytes, the limit", limit_);
+  total_bytes_ += bytes;
+}
+
+HostTensor OnnxTensorReader::ReadAs(const TensorProto& message, DType dtype, const Shape& shape) {
   const int64_t elements = shape.Elements();
   const int64_t bytes = CheckedMul(elements, SizeOf(dtype), "bytes of a tensor");
   const bool is_external = message.data_location() == kExternal;
@@ -127,9 +181,7 @@ HostTensor OnnxTensorReader::Read(const TensorProto& message) {
       Throw<ModelError>("{} {} has {} elements, got {} of {}", dtype, shape, elements, list.size(), name);
     });
   }
-  if (bytes > limit_ - total_bytes_)
-    Throw<ModelError>("all tensors together take more than {} bytes, the limit", limit_);
-  total_bytes_ += bytes;
+  Charge(bytes);
 
   HostTensor tensor;
   if (is_external) {

@@ -69,6 +69,39 @@ TEST(OnnxAttention, ThePastIsSeen) {
   EXPECT_LT(MaxAbsDiff(outputs[2], HostTensor::From({1, 2, 2, 3}, seen)), 1e-6);
 }
 
+// Of any length: places are computed.
+TEST(OnnxAttention, AnOpenPastIsSeen) {
+  const Model model =
+      Import(kInputs + OnnxInput("pk", "N, 2, p, 1") + OnnxInput("pv", "N, 2, p, 1") +
+             OnnxNode("Attention", "q k v - pk pv", "y", kTwoHeads + OnnxInt("is_causal", 1)) + OnnxOutput("y"));
+  HostTensorMap inputs = kValues;
+  inputs["pk"] = HostTensor(DType::kFloat32, {1, 2, 1, 1});
+  inputs["pv"] = HostTensor::From({1, 2, 1, 1}, {5, 50});
+  EXPECT_LT(MaxAbsDiff(Computed(model, inputs)[0], HostTensor::From({1, 2, 2}, {3, 30, 3, 30})), 1e-5);
+}
+
+// How many keys there are; queries are the last of them. And a window, and a mask that ends before the last key.
+TEST(OnnxAttention, KeysBehindTheLastAreNotSeen) {
+  const std::string inputs = OnnxInput("q", "N, 2, 1, 1") + OnnxInput("k", "N, 2, 3, 1") +
+                             OnnxInput("v", "N, 2, 3, 1") + OnnxInput("n", "N", kInt64) + OnnxInput("m", "1, 2", kBool);
+  HostTensorMap values = {{"q", HostTensor(DType::kFloat32, {2, 2, 1, 1})},
+                          {"k", HostTensor(DType::kFloat32, {2, 2, 3, 1})},
+                          {"v", HostTensor::From({2, 2, 3, 1}, {1, 2, 6, 1, 2, 6, 1, 2, 6, 1, 2, 6})},
+                          {"n", HostTensor::From({2}, {2, 3}).Cast(DType::kInt64)},
+                          {"m", HostTensor::From({1, 2}, {0, 1}).Cast(DType::kBool)}};
+  const auto attend = [&](const std::string& names, const std::string& attributes) {
+    const Model model =
+        ParseOnnx(OnnxBytes(inputs + OnnxNode("Attention", names, "y", attributes) + OnnxOutput("y"), 25));
+    HostTensorMap asked;
+    for (const std::string& name : model.symbol.ListInputs()) asked.emplace(name, values.at(name));
+    return Computed(model, asked)[0].Reshape({4});
+  };
+  EXPECT_LT(MaxAbsDiff(attend("q k v - - - n", ""), HostTensor::From({4}, {1.5, 1.5, 3, 3})), 1e-6);
+  EXPECT_EQ(attend("q k v - - - n", OnnxInt("left_window_size", 0) + OnnxInt("is_causal", 1)),
+            HostTensor::From({4}, {2, 2, 6, 6}));
+  EXPECT_EQ(attend("q k v m", ""), HostTensor::From({4}, {2, 2, 2, 2}));
+}
+
 // By right angles: (a, b) becomes (-b, a). Of three numbers of a head two are turned.
 TEST(OnnxAttention, PairsAreTurnedByTheirPlaces) {
   const auto turned = [](const std::string& attributes) {

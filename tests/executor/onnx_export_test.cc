@@ -12,6 +12,7 @@
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
 #include "tests/executor/prepared_case.h"
+#include "tests/message_of.h"
 #include "tests/symbol/onnx_models.h"
 
 namespace bindery {
@@ -90,6 +91,35 @@ TEST(OnnxExport, WhatOperatorsComputeComesBack) {
   // Which operators are never exported stands in tests/symbol/onnx_import_test.cc.
   const std::vector<std::string> exports = OnnxExports();
   for (const std::string& op : exports) EXPECT_TRUE(exported.contains(op) || !all.contains(op)) << op;
+}
+
+// What is 1 behind a Reshape is known where its input is; else it is not guessed.
+TEST(OnnxExport, SqueezeNamesAllAxes) {
+  const auto squeezed = [](const Shape& shape) {
+    const Symbol x = Variable("x", {.shape = shape, .dtype = DType::kFloat32});
+    return SerializeOnnx({.symbol = Squeeze(Reshape(x, {.shape = {0, -1, 4, 1}}))});
+  };
+  const Model loaded = ParseOnnx(squeezed({kUnknownDim, 4, 1}));
+  const HostTensor x = HostTensor::From({2, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const RunOptions options{.mode = Mode::kPredict, .batch_axes = {{"x", 0}}};
+  EXPECT_EQ(RunGraph(loaded.symbol, {{"x", x}}, options).outputs[0], x.Reshape({2, 4}));
+  EXPECT_NE(MessageOf<ModelError>([&] {
+              squeezed({kUnknownDim, kUnknownDim, 1});
+            }).find("name the axes"),
+            std::string::npos);
+}
+
+// What won a MaxPool, and where it was put back.
+TEST(OnnxExport, PoolingIsUndone) {
+  const std::string windows = OnnxInts("kernel_shape", "2") + OnnxInts("strides", "2");
+  const Model model =
+      ParseOnnx(OnnxBytes(OnnxInput("x", "N, 1, 4") + OnnxNode("MaxPool", "x", "m i", windows) +
+                          OnnxNode("MaxUnpool", "m i", "y", windows) + OnnxOutput("i") + OnnxOutput("y")));
+  const HostTensor x = HostTensor::From({2, 1, 4}, {1, 2, 4, 3, 5, 6, 8, 7});
+  const RunOptions options{.mode = Mode::kPredict, .batch_axes = {{"x", 0}}};
+  const std::vector<HostTensor> outputs = RunGraph(ParseOnnx(SerializeOnnx(model)).symbol, {{"x", x}}, options).outputs;
+  EXPECT_EQ(outputs[0], HostTensor::From({2, 1, 2}, {1, 2, 5, 6}).Cast(DType::kInt64));
+  EXPECT_EQ(outputs[1], HostTensor::From({2, 1, 4}, {0, 2, 4, 0, 0, 6, 8, 0}));
 }
 
 TEST(OnnxExport, WholeNumbersAreDrawnWithinTheirBounds) {

@@ -207,5 +207,15 @@ TEST(OnnxOperators, Determinants) {
   EXPECT_NE(ErrorOf(det("N, 4, 4"), 11).find("square matrices of 1 to 3 rows"), std::string::npos);
 }
 
+TEST(OnnxOperators, ZerosStayZerosWhereNormsAreOne) {
+  for (const int p : {1, 2}) {
+    const Model model = ParseOnnx(
+        OnnxBytes(OnnxInput("x", "N, 2") + OnnxNode("LpNormalization", "x", "y", OnnxInt("p", p)) + OnnxOutput("y")));
+    const HostTensor x = HostTensor::From({2, 2}, {0, 0, 0, -2});
+    EXPECT_EQ(RunGraph(model.symbol, {{"x", x}}, {.mode = Mode::kPredict, .batch_axes = {{"x", 0}}}).outputs[0],
+              HostTensor::From({2, 2}, {0, 0, 0, -1}));
+  }
+}
+
 }  // namespace
 }  // namespace bindery

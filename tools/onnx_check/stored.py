@@ -15,7 +15,9 @@ import onnx
 import onnxruntime
 import torch
 import transformers
+from onnx import helper, numpy_helper
 from onnxruntime import quantization
+from onnxruntime.transformers import optimizer
 from torch import nn
 from torchvision.models import swin_transformer
 
@@ -129,7 +131,7 @@ def export(name, module, axes, newer, runs):
     store(name, runs)
 
 
-def quantize(name, model, runs, **options):
+def quantize(name, model, runs, form=quantization.QuantFormat.QDQ, **options):
     class Reader(quantization.CalibrationDataReader):
         def __init__(self):
             self.left = [{key: value.numpy() for key, value in run.items()} for run in runs]
@@ -138,8 +140,78 @@ def quantize(name, model, runs, **options):
             return self.left.pop() if self.left else None
 
     quantization.quantize_static(FOLDER / f'{model}.onnx', FOLDER / f'{name}.onnx', Reader(),
-                                 quant_format=quantization.QuantFormat.QDQ, **options)
+                                 quant_format=form, **options)
     store(name, runs)
+
+
+def fused(name, model, runs):
+    """With ONNX Runtime's own operators, as its optimizer for transformers writes them."""
+    optimizer.optimize_model(str(FOLDER / f'{model}.onnx'), 'bert', num_heads=2, hidden_size=8, opt_level=0) \
+        .save_model_to_file(str(FOLDER / f'{name}.onnx'))
+    store(name, runs)
+
+
+def graph(name, inputs, outputs, values, nodes, runs):
+    """Of ONNX Runtime's own operators: nodes are (operator, inputs, outputs, attributes)."""
+    kinds = {'float32': onnx.TensorProto.FLOAT, 'int32': onnx.TensorProto.INT32, 'int64': onnx.TensorProto.INT64}
+    described = [helper.make_tensor_value_info(key, kinds[kind], axes) for key, kind, axes in inputs]
+    results = [helper.make_tensor_value_info(key, onnx.TensorProto.FLOAT, None) for key in outputs]
+    stored = [value if isinstance(value, onnx.TensorProto) else numpy_helper.from_array(value, key)
+              for key, value in values.items()]
+    made = [helper.make_node(op, names.split(','), gives.split(','), **attributes,
+                             domain='' if op in ('Add', 'DequantizeLinear', 'MatMul') else 'com.microsoft')
+            for op, names, gives, attributes in nodes]
+    opsets = [helper.make_opsetid('', 21), helper.make_opsetid('com.microsoft', 1)]
+    onnx.save(helper.make_model(helper.make_graph(made, name, described, results, stored), opset_imports=opsets,
+                                ir_version=10), FOLDER / f'{name}.onnx')
+    store(name, runs)
+
+
+def attention():
+    """ONNX Runtime's kinds of attention, with and without a past, which is longer for one sample than for another."""
+    torch.manual_seed(1)
+    angles = torch.randn(12, 8)
+    values = {'w': torch.randn(6, 96), 'b': torch.randn(96), 'cos': angles.cos(), 'sin': angles.sin()}
+    past = ['batch', 2, 'past', 16]
+    inputs = [('x', 'float32', ['batch', 'time', 6]), ('mask', 'int32', ['batch', 'all']), ('pk', 'float32', past),
+              ('pv', 'float32', past), ('last', 'int32', ['batch']), ('total', 'int32', []),
+              ('q', 'float32', ['batch', 'time', 64]), ('kv', 'float32', ['batch', 'time', 32])]
+    nodes = [('Attention', 'x,w,b', 'a', dict(num_heads=2, unidirectional=1)),
+             ('MultiHeadAttention', 'a,a,a,b,mask,,pk,pv', 'm,mk,mv', dict(num_heads=2, unidirectional=1)),
+             ('GroupQueryAttention', 'q,kv,kv,pk,pv,last,total,cos,sin', 'g,gk,gv',
+              dict(num_heads=4, kv_num_heads=2, do_rotary=1, local_window_size=3))]
+    runs = []
+    for batch, time, room in [(2, 3, 0), (2, 1, 4), (1, 2, 5)]:
+        shape = [batch, 2, room, 16]
+        total = room + time
+        runs.append({'x': torch.randn(batch, time, 6), 'mask': torch.ones(batch, total, dtype=torch.int32),
+                     'pk': torch.randn(shape), 'pv': torch.randn(shape), 'q': torch.randn(batch, time, 64),
+                     'kv': torch.randn(batch, time, 32), 'total': torch.tensor(total, dtype=torch.int32),
+                     'last': torch.tensor([total - 1, total - 2 if time == 1 else total - 1][:batch],
+                                          dtype=torch.int32)})
+        runs[-1]['mask'][-1, 0] = 0
+    graph('attention_fused', inputs, ['a', 'm', 'mk', 'mv', 'g', 'gk', 'gv'],
+          {key: value.numpy() for key, value in values.items()}, nodes, runs)
+
+
+def few_bits():
+    """Weights of 4 bits with scales of blocks: in bytes, and as int4 and uint4 of opset 21."""
+    torch.manual_seed(1)
+    random = lambda *shape: torch.randn(*shape).numpy()
+    packed = lambda *shape: torch.randint(0, 256, shape, dtype=torch.uint8).numpy()
+    small = lambda key, kind, low, *shape: helper.make_tensor(
+        key, kind, shape, torch.randint(low, low + 16, shape).flatten().tolist())
+    kinds = onnx.TensorProto
+    values = {'table': packed(9, 16), 'table_scale': random(9, 2), 'w1': packed(6, 2, 8), 's1': random(6, 2),
+              'z1': packed(6, 1), 'w2': small('w2', kinds.INT4, -8, 6, 5), 's2': random(3, 5),
+              'w3': small('w3', kinds.UINT4, 0, 5, 6), 's3': random(5, 2), 'z3': small('z3', kinds.UINT4, 0, 5, 2)}
+    nodes = [('GatherBlockQuantized', 'table,ids,table_scale', 'e',
+              dict(bits=4, block_size=16, gather_axis=0, quantize_axis=1)),
+             ('MatMulNBits', 'e,w1,s1,z1', 'h1', dict(K=32, N=6, bits=4, block_size=16)),
+             ('DequantizeLinear', 'w2,s2', 'd2', dict(axis=0, block_size=2)), ('MatMul', 'h1,d2', 'h2', {}),
+             ('DequantizeLinear', 'w3,s3,z3', 'd3', dict(axis=1, block_size=3)), ('MatMul', 'h2,d3', 'y', {})]
+    graph('few_bits', [('ids', 'int64', ['batch', 'time'])], ['y'], values, nodes,
+          [{'ids': torch.randint(0, 9, shape)} for shape in [(2, 3), (3, 1)]])
 
 
 def main():
@@ -168,6 +240,11 @@ def main():
     symmetric = {'ActivationSymmetric': True, 'WeightSymmetric': True, 'AddQDQPairToWeight': True}
     quantize('pictures_symmetric', 'pictures', runs, activation_type=kinds.QInt8, weight_type=kinds.QInt8,
              extra_options=symmetric)
+    quantize('pictures_operators', 'pictures', runs, form=quantization.QuantFormat.QOperator, per_channel=True,
+             activation_type=kinds.QUInt8, weight_type=kinds.QInt8)
+    fused('bert_fused', 'bert_traced', [texts(BOTH + ['token_type_ids'], 2, 5), texts(BOTH + ['token_type_ids'], 3, 7)])
+    attention()
+    few_bits()
     quantize('distilbert_quantized', 'distilbert_traced', [texts(BOTH, 2, 5), texts(BOTH, 3, 4)],
              activation_type=kinds.QUInt8, weight_type=kinds.QInt8)
 
