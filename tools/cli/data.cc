@@ -283,6 +283,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   ScaleLabelsOf(&made.model, NamedModel(model));
   SampleSourcePtr trained = NotToTest(options, opened.samples);
   if (validates) trained = SplitSource(trained, options.validation_part).rest;
+  made.count_labels = [trained, skips = options.skip_damaged] { return LabelsOf(*trained, skips); };
   trained = WithMetadata(std::move(trained), {});  // the model has them: those of the test
   made.train = std::make_unique<PrefetchIter>(IterOf(std::move(trained), options, /*training=*/true, seed));
   made.test = IterOf(std::move(judged.samples), options, /*training=*/false, 0);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "symbol/model.h"
+#include "tools/cli/data.h"
 
 namespace bindery::cli {
 
@@ -14,5 +15,11 @@ void ScaleLabelsOf(Model* model, const std::string& name);
 // --label-smoothing: of each label, this part is shared by all classes, as PyTorch's cross_entropy has it. Throws
 // UsageError unless the model's only head is a softmax over classes.
 void SmoothLabels(double part, Model* model, const std::string& name);
+
+// --class-weights, as ParseClassWeights has it: what labels of each class teach counts so much. Throws like that, and
+// UsageError as the above.
+void WeighClasses(const std::string& text, const LabelCounter& count, Model* model, const std::string& name);
+// Has its head such weights, of its file, too?
+bool HasClassWeights(const Model& model);
 
 }  // namespace bindery::cli

@@ -257,6 +257,7 @@ int TrainCommand::Train() {
   options.processes = processes_;
   TrainingData made = MakeTrainingData(data, model, seed);
   if (label_smoothing) SmoothLabels(*label_smoothing, &made.model, NamedModel(model));
+  if (!class_weights.empty()) WeighClasses(class_weights, made.count_labels, &made.model, NamedModel(model));
   if (!metrics) options.metrics = DefaultMetrics(made.model.symbol);
   const std::string judged = Judged(options);
   options.info = ToInfo(TextsOf(*app, *this, options));
@@ -330,7 +331,8 @@ int TrainCommand::Train() {
   if (!save.empty()) trainer.Save(save);
   CheckValues("train", result.train);
   CheckValues(data.JudgedOn(), result.validation);
-  if (!result.stopped) WarnIfNothingWasLearned(result.train, *made.label_counts);
+  // With weights of classes it may well be right less often than that.
+  if (!result.stopped && !HasClassWeights(made.model)) WarnIfNothingWasLearned(result.train, *made.label_counts);
   if (json) {
     nlohmann::json line = {{"event", "end"},
                            {"stopped", result.stopped},
