@@ -152,7 +152,10 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
 
 // Says so if the model that was trained is no better than the best answer that does not look at the data: their labels'
 // shares, or the label that is the most frequent.
-void WarnIfNothingWasLearned(const NamedValues& trained, const LabelCounts& counts) {
+// So few steps do not tell.
+void WarnIfNothingWasLearned(const NamedValues& trained, const LabelCounts& counts, int64_t steps) {
+  constexpr int64_t kEnough = 50;
+  if (steps < kEnough) return;
   double samples = 0, most = 0, entropy = 0;
   for (const auto& [label, count] : counts) samples += static_cast<double>(count);
   for (const auto& [label, count] : counts) {
@@ -332,7 +335,8 @@ int TrainCommand::Train() {
   CheckValues("train", result.train);
   CheckValues(data.JudgedOn(), result.validation);
   // With weights of classes it may well be right less often than that.
-  if (!result.stopped && !HasClassWeights(made.model)) WarnIfNothingWasLearned(result.train, *made.label_counts);
+  if (!result.stopped && !HasClassWeights(made.model))
+    WarnIfNothingWasLearned(result.train, *made.label_counts, result.steps);
   if (json) {
     nlohmann::json line = {{"event", "end"},
                            {"stopped", result.stopped},
