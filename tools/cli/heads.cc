@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
+#include "symbol/ops/heads.h"
 #include "symbol/ops/loss.h"
 #include "tools/cli/class_weights.h"
 #include "tools/cli/console.h"
@@ -36,6 +38,27 @@ void EditSoftmax(const char* option, Model* model, const std::string& name, cons
 }
 
 }  // namespace
+
+bool TakesOneClass(const Model& model) {
+  const std::vector<std::string> names = model.symbol.ListArguments();
+  const auto label = std::ranges::find(names, "softmax_label");
+  const ShapeMap inputs = SampleShapes(model, 2);
+  if (label == names.end() || inputs.empty() || HeadKindOf(*model.symbol.entries()[0].node) != HeadKind::kClasses)
+    return false;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, inputs);
+  return shapes.arguments[static_cast<size_t>(label - names.begin())] == Shape{2};
+}
+
+void WarnOfMoreClasses(const Model& model, int64_t classes, const std::string& name) {
+  if (classes == 0 || !TakesOneClass(model)) return;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, SampleShapes(model, 1));
+  if (!shapes.outputs[0] || shapes.outputs[0]->rank() != 2) return;
+  const int64_t has = (*shapes.outputs[0])[1];
+  if (has <= classes) return;
+  LogLine(LogLevel::kWarning,
+          fmt::format("{} tells {} classes apart, but the data have {}: its head stays as it is (docs/fine_tuning.md)",
+                      name, has, classes));
+}
 
 void ScaleLabelsOf(Model* model, const std::string& name) {
   if (ScalingOfLabels(*model).scale != ColumnScale::kNone && !GivesNumbers(*model)) {

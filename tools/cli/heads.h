@@ -8,6 +8,12 @@
 
 namespace bindery::cli {
 
+// Is a sample's label the number of one class?
+bool TakesOneClass(const Model& model);
+// Where the head of a model tells more classes apart than the data have. That of a model from a file is as it is, as is
+// that of weights from a file; by name it is made for the data.
+void WarnOfMoreClasses(const Model& model, int64_t classes, const std::string& name);
+
 // Labels scaled inside the model as its preprocessing has it (label_scale), or not any more. `name` is how errors call
 // the model. Throws UsageError for a model of classes, ModelError for other heads.
 void ScaleLabelsOf(Model* model, const std::string& name);
