@@ -28,6 +28,9 @@ struct SoftmaxOutputAttrs {
                               // of positions too
   bool preserve_shape = false;  // softmax over the last axis of (..., K), label (...)
   bool out_grad = false;        // multiply by a head gradient, which must then be given
+  // A number for each class, which the gradient of a label of it is multiplied by; none: 1 each. `valid` divides by the
+  // sum of these of valid labels, the others by what they divide by without.
+  std::vector<double> class_weights = {};
   static FieldList Fields() {
     using A = SoftmaxOutputAttrs;
     return {{"grad_scale", &A::grad_scale, "factor of the gradient"},
@@ -37,17 +40,18 @@ struct SoftmaxOutputAttrs {
             {"smooth_alpha", &A::smooth_alpha, "label smoothing"},
             {"multi_output", &A::multi_output, "softmax over axis 1 at each position"},
             {"preserve_shape", &A::preserve_shape, "softmax over the last axis"},
-            {"out_grad", &A::out_grad, "multiply by the head gradient"}};
+            {"out_grad", &A::out_grad, "multiply by the head gradient"},
+            {"class_weights", &A::class_weights, "factor of the gradient for labels of each class; default 1"}};
   }
 };
 // data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
-// of class numbers, any dtype, or of data's shape: probabilities (then neither use_ignore nor `valid` may be asked
-// for). DataError, when the gradient is run, for a label that is no class. The label's variable is "<name>_label" if
-// not given.
+// of class numbers, any dtype, or of data's shape: probabilities (then none of use_ignore, `valid` and class_weights
+// may be asked for). DataError, when the gradient is run, for a label that is no class. The label's variable is
+// "<name>_label" if not given.
 const OpDef& SoftmaxOutputOp();
 inline constexpr OpFunction<SoftmaxOutputAttrs, 2> SoftmaxOutput{SoftmaxOutputOp};
 // (output, label [, valid count (1) if normalization is valid] [, head gradient if out_grad]) -> data gradient
-//   (p - target) * grad_scale / divisor, zero for ignored samples
+//   (p - target) * grad_scale / divisor, zero for ignored samples; class weights come behind
 const OpDef& SoftmaxOutputGradOp();
 
 // x -> sum of x over all devices, in device order

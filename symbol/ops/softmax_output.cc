@@ -1,8 +1,12 @@
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
+#include "symbol/ops/arrange.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/indexing.h"
 #include "symbol/ops/loss.h"
+#include "symbol/ops/reduce.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -20,6 +24,7 @@ void CheckSoftmaxOutputAttrs(const AnyAttrs& any) {
   }
   if (attrs.multi_output && attrs.preserve_shape)
     throw ModelError("multi_output and preserve_shape exclude each other");
+  for (const double weight : attrs.class_weights) rule::CheckNotNegative("class_weights", weight);
 }
 
 // The label's shape for class numbers: one per softmax.
@@ -52,10 +57,15 @@ void InferLabel(InferContext& c, Value data, Value label) {
   if (classes == 0) Throw<ShapeError>("data {} has no classes", in);
   if (classes == 1 && attrs.smooth_alpha != 0)
     Throw<ShapeError>("label smoothing needs 2 or more classes, got data {}", in);
+  const auto weights = std::ssize(attrs.class_weights);
+  if (weights > 0 && classes != kUnknownDim && weights != classes) {
+    Throw<ShapeError>("{} class_weights for the {} classes of data {}", weights, classes, in);
+  }
 
   if (label.shape() && IsProbabilities(attrs, in, *label.shape())) {
-    if (attrs.use_ignore || attrs.normalization == Normalization::kValid) {
-      throw ShapeError("use_ignore and normalization valid need class numbers, but the label has data's shape");
+    if (attrs.use_ignore || attrs.normalization == Normalization::kValid || weights > 0) {
+      throw ShapeError(
+          "use_ignore, normalization valid and class_weights need class numbers, but the label has data's shape");
     }
     if (in.IsKnown() && label.shape()->IsKnown() && *label.shape() != in) {
       Throw<ShapeError>("label {} for data {}: expected {} of class numbers, or {} of probabilities", *label.shape(),
@@ -110,17 +120,46 @@ void InferOutputGrad(InferContext& c) {
 
 bool CountsValid(const SoftmaxOutputAttrs& attrs) { return attrs.normalization == Normalization::kValid; }
 
-// dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if out_grad.
-std::vector<Symbol> Gradient(const GradientContext& g) {
+// Of each label, is it no ignored one?
+Symbol AreValid(const GradientContext& g) {
   const auto& attrs = g.attrs<SoftmaxOutputAttrs>();
+  const double ignored = attrs.use_ignore ? attrs.ignore_label : std::numeric_limits<double>::quiet_NaN();  // none
+  return NotEqual(Cast(g.input(1), {.dtype = DType::kFloat64}), ignored);
+}
+
+// What rows of the gradient are multiplied by: the weight of each label, over the sum of all devices' valid ones if
+// that is the divisor; with axes of 1 for the classes.
+Symbol FactorsOf(const GradientContext& g) {
+  const auto& attrs = g.attrs<SoftmaxOutputAttrs>();
+  const DType dtype = rule::StatisticsDType(g.dtype(0));
+  HostTensor weights(dtype, {std::ssize(attrs.class_weights)});
+  for (int64_t i = 0; i < weights.elements(); ++i) weights.Set(i, attrs.class_weights[static_cast<size_t>(i)]);
+  // The gradient's kernel refuses labels of no class.
+  Symbol factors = Take(Constant(std::move(weights)), g.input(1), {.mode = IndexMode::kClip});
+  if (CountsValid(attrs)) {
+    const Symbol sum = SumOverDevices(Sum(factors * Cast(AreValid(g), {.dtype = dtype})));
+    factors = factors / Where(Greater(sum, 0.0), sum, 1.0);
+  }
+  const int rank = static_cast<int>(g.shape(0).size());
+  std::vector<int64_t> axes = {attrs.preserve_shape ? rank - 1 : 1};
+  while (!attrs.preserve_shape && !attrs.multi_output && std::ssize(axes) < rank - 1) axes.push_back(axes.back() + 1);
+  return Cast(ExpandDims(factors, {.axes = axes}), {.dtype = g.dtype(0)});
+}
+
+// dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if out_grad, and times the
+// weights of labels.
+std::vector<Symbol> Gradient(const GradientContext& g) {
+  SoftmaxOutputAttrs attrs = g.attrs<SoftmaxOutputAttrs>();
   if (!g.wants(0) || (attrs.out_grad && g.output_grad(0).empty())) return {};
   std::vector<Symbol> inputs = {g.output(0), g.input(1)};
+  const bool weighted = !std::exchange(attrs.class_weights, {}).empty();
   if (CountsValid(attrs)) {
-    const double ignored = attrs.use_ignore ? attrs.ignore_label : std::numeric_limits<double>::quiet_NaN();  // none
-    inputs.push_back(CountOverDevices(NotEqual(Cast(g.input(1), {.dtype = DType::kFloat64}), ignored)));
+    inputs.push_back(weighted ? Constant(HostTensor::From({1}, {1})) : CountOverDevices(AreValid(g)));
   }
   if (attrs.out_grad) inputs.push_back(g.output_grad(0));
-  return {Apply(SoftmaxOutputGradOp(), attrs, std::move(inputs)), {}};
+  Symbol gradient = Apply(SoftmaxOutputGradOp(), attrs, std::move(inputs));
+  if (weighted) gradient = gradient * FactorsOf(g);
+  return {gradient, {}};
 }
 
 }  // namespace
@@ -128,7 +167,7 @@ std::vector<Symbol> Gradient(const GradientContext& g) {
 const OpDef& SoftmaxOutputOp() {
   static const OpDef op = {
       .name = "SoftmaxOutput",
-      .doc = "p = softmax(x); a loss head: dx = (p - target) grad_scale / divisor.",
+      .doc = "p = softmax(x); a loss head: dx = (p - target) grad_scale / divisor, times the weight of the label.",
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
       .inputs = {"data", "label"},
       .infer = InferOutput,

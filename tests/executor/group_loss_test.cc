@@ -61,6 +61,67 @@ TEST(GroupSoftmax, ProbabilitiesAsLabel) {  // E35
   for (int64_t i = 0; i < 12; ++i) EXPECT_NEAR(r.gradient.At(i), kP[i % 4] - labels.At(i), 1e-6);
 }
 
+// By PyTorch 2.15's cross_entropy(weight=...), reduction sum and mean: the mean is over the weights of labels, wherever
+// they are.
+TEST(GroupSoftmax, ClassWeightsAsPyTorch) {
+  const double sum[] = {0.01161326, -0.27643986, 0.2332585,  0.03156811,  0.01741989, 2.58534021,
+                        0.34988775, -2.95264784, 0.01161326, -0.27643986, 0.2332585,  0.03156811};
+  const double mean[] = {0.00165904, -0.03949141, 0.03332264, 0.00450973,  0.00248856, 0.36933432,
+                         0.04998396, -0.42180683, 0.00165904, -0.03949141, 0.03332264, 0.00450973};
+  const double ignoring[] = {0.00290331, -0.06910997, 0.05831462, 0.00789203,  0,          0,
+                             0,          0,           0.00290331, -0.06910997, 0.05831462, 0.00789203};
+  const SoftmaxOutputAttrs weighted{.class_weights = {0.5, 2, 1, 3}};
+  const auto with = [&](Normalization normalization, double scale = 1) {
+    SoftmaxOutputAttrs attrs = weighted;
+    attrs.normalization = normalization;
+    for (double& weight : attrs.class_weights) weight *= scale;
+    return attrs;
+  };
+  SoftmaxOutputAttrs ignores = with(Normalization::kValid);
+  ignores.use_ignore = true;
+  ignores.ignore_label = 3;
+  const Result summed = RunHead(weighted, kScores, kLabels);
+  const Result of_batch = RunHead(with(Normalization::kBatch), kScores, kLabels);
+  const Result of_labels = RunHead(with(Normalization::kValid), kScores, kLabels);
+  const Result of_small = RunHead(with(Normalization::kValid, 1e-3), kScores, kLabels);  // a sum below 1
+  const Result some = RunHead(ignores, kScores, kLabels);
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(summed.output.At(i), kP[i % 4], 1e-6);
+    EXPECT_NEAR(summed.gradient.At(i), sum[i], 1e-6);
+    EXPECT_NEAR(of_batch.gradient.At(i), sum[i] / 3, 1e-6);
+    EXPECT_NEAR(of_labels.gradient.At(i), mean[i], 1e-6);
+    EXPECT_NEAR(of_small.gradient.At(i), mean[i], 1e-6);
+    EXPECT_NEAR(some.gradient.At(i), ignoring[i], 1e-6);
+  }
+  const HostTensor none(DType::kFloat32, {3, 4});
+  EXPECT_EQ(RunHead(ignores, kScores, HostTensor::From({3}, {3, 3, 3})).gradient, none);  // not 0 / 0
+}
+
+// The weight of a label is of all classes at its position, whatever axis they are along.
+TEST(GroupSoftmax, ClassWeightsOfPositions) {
+  const std::vector<double> weights = {0.5, 2, 0, 3};
+  struct Form {
+    Shape data, labels;
+    SoftmaxOutputAttrs attrs;
+    int64_t inner;
+  };
+  const std::vector<Form> forms = {{{6, 2, 1, 2}, {6}, {}, 1},
+                                   {{6, 3, 4}, {6, 3}, {.smooth_alpha = 0.1, .preserve_shape = true}, 1},
+                                   {{6, 4, 3}, {6, 3}, {.grad_scale = 2, .multi_output = true}, 3}};
+  for (const Form& form : forms) {
+    const HostTensor x = RandomTensor(form.data, 1);
+    HostTensor labels(DType::kFloat32, form.labels);
+    for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i * 3 % 4));
+    SoftmaxOutputAttrs attrs = form.attrs;
+    attrs.class_weights = weights;
+    const HostTensor plain = RunHead(form.attrs, x, labels).gradient, weighted = RunHead(attrs, x, labels).gradient;
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const auto label = static_cast<size_t>(labels.At(i / (4 * form.inner) * form.inner + i % form.inner));
+      EXPECT_NEAR(weighted.At(i), plain.At(i) * weights[label], 1e-6) << ToString(form.data) << " " << i;
+    }
+  }
+}
+
 // The mean over the labels of both devices that are not ignored, which counts them wherever they are.
 TEST(GroupCrossEntropy, MeansAreOfAllDevices) {
   const CrossEntropyAttrs attrs{.use_ignore = true, .ignore_label = 3};

@@ -156,6 +156,7 @@ void AddHeads(Examples& e) {
                                  .out_grad = true};
   e.Add(SoftmaxOutputOp(), valid, {{5, 4}, {5}});
   e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {{5, 4}, {5, 4}});
+  e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.class_weights = {1, 2, 0.5, 4}}, {{5, 4}, {5}});
   e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.multi_output = true}, {{5, 4, 3}, {5, 3}});
   e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.normalization = Normalization::kValid, .preserve_shape = true},
         {{5, 3, 4}, {5, 3}});

@@ -62,8 +62,17 @@ TEST(SoftmaxOutput, ShapeErrors) {
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 0}}), "ShapeError: data (64, 0) has no classes");
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), SoftmaxOutputAttrs{.smooth_alpha = 0.1}, {Shape{64, 1}}),
             "ShapeError: label smoothing needs 2 or more classes, got data (64, 1)");
-  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), valid, {Shape{64, 10}, Shape{64, 10}}),
-            "ShapeError: use_ignore and normalization valid need class numbers, but the label has data's shape");
+  EXPECT_EQ(
+      ShapeErrorOf(SoftmaxOutputOp(), valid, {Shape{64, 10}, Shape{64, 10}}),
+      "ShapeError: use_ignore, normalization valid and class_weights need class numbers, but the label has data's "
+      "shape");
+  const SoftmaxOutputAttrs weighted{.class_weights = {1, 2}};
+  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), weighted, {Shape{64, 3}}),
+            "ShapeError: 2 class_weights for the 3 classes of data (64, 3)");
+  EXPECT_EQ(
+      ShapeErrorOf(SoftmaxOutputOp(), weighted, {Shape{64, 2}, Shape{64, 2}}),
+      "ShapeError: use_ignore, normalization valid and class_weights need class numbers, but the label has data's "
+      "shape");
 }
 
 TEST(SoftmaxOutput, AttributeErrors) {
@@ -71,6 +80,8 @@ TEST(SoftmaxOutput, AttributeErrors) {
     return MessageOf<ModelError>([&] { SoftmaxOutputOp().check(attrs); });
   };
   EXPECT_EQ(error({.grad_scale = HUGE_VAL}), "ModelError: grad_scale must be a finite number, got inf");
+  EXPECT_EQ(error({.class_weights = {1, -2}}), "ModelError: class_weights must not be negative, got -2");
+  EXPECT_EQ(error({.class_weights = {NAN}}), "ModelError: class_weights must be a finite number, got nan");
   EXPECT_EQ(error({.smooth_alpha = -0.5}), "ModelError: smooth_alpha must be from 0 to 1, got -0.5");
   EXPECT_EQ(error({.multi_output = true, .preserve_shape = true}),
             "ModelError: multi_output and preserve_shape exclude each other");

@@ -314,7 +314,8 @@ TEST_F(CommandsTest, Divergence) {
   Succeeds(Words{"test", "--checkpoints", "run"} + kTestDigits);
   // All values finite, all relus dead.
   Fails(0, "the model has learned nothing: its training accuracy of ",
-        Words{"train", "--train-digits", "256", "--epochs", "2", "--checkpoints=", "--optimizer", "sgd(lr=1e30)"} +
+        Words{"train", "--train-digits", "256", "--batch-size", "8", "--epochs", "2", "--checkpoints=", "--optimizer",
+              "sgd(lr=1e30)"} +
             kTestDigits);
   const Outcome good = Succeeds(Training(3, {"--checkpoints="}));
   EXPECT_EQ(good.err.find("learned nothing"), std::string::npos) << good;

@@ -120,12 +120,87 @@ TEST_F(InputsCommandsTest, SeveralInputsAreShownAndTimed) {
   }
   EXPECT_NE(Succeeds(inspect + Words{"--memory-limit", "1M", "--predict"}).out.find("largest batch"),
             std::string::npos);
-  Fails(2, "the model has 2 inputs, \"left\" (?, 4), \"right\" (?, 4)", inspect + Words{"--shape", "8,4"});
+  Fails(2, "the model has 2 inputs, \"left\" (?, 4), \"right\" (?, 4): say whose it is, as \"left=64,...\"",
+        inspect + Words{"--shape", "8,4"});
+  EXPECT_NE(Succeeds(inspect + Words{"--shape", "right=3,4"}).out.find("(3, 2)"), std::string::npos);  // left, too
+  Fails(2, "--shape: the model has no input \"rihgt\"; did you mean \"right\"?",
+        inspect + Words{"--shape", "left=3,4;rihgt=3,4"});
+  Fails(2, "--shape: two for \"left\"", inspect + Words{"--shape", "left=3,4;left=3,4"});
   const Words time = {"time", "--model", "two.pb", "--steps", "1", "--warmup", "1", "--batch-size", "4"};
   Succeeds(time + Words{"--predict"});
   Fails(3, "the model has no loss with a label", time);
   SaveWeights(Sentences(DType::kFloat32), PathOf("x.npz"));
-  Fails(3, "no argument \"data\", which takes the samples; its inputs are left, right", Train("two.pb", "npz:x.npz"));
+  Fails(3,
+        "no argument \"data\", which takes the samples; its inputs are left, right: arrays of npz:FILE may be called",
+        Train("two.pb", "npz:x.npz"));
+}
+
+// Shapes that a file leaves open are said, or are those of the data; its output of classes gets a head.
+TEST_F(InputsCommandsTest, SeveralInputsOfAnotherSystem) {
+  const Shape open = {kUnknownDim, kUnknownDim};
+  const auto product = [](const Symbol& x, const std::string& name) {
+    return MatMul(x, Variable(name, {.shape = Shape{3, 2}}));
+  };
+  Model model{.symbol = Softmax(product(Variable("left", {.shape = open}), "a") +
+                                product(Variable("right", {.shape = open}), "b"))};
+  model.params = {{"a", Ramp({3, 2})}, {"b", Ramp({3, 2})}};
+  SaveModel(model, PathOf("two.onnx"));
+  SaveModel(model, PathOf("open.pb"));  // an ONNX file has what follows from the values
+  const Words inspect = {"inspect", "--model", "open.pb", "--predict", "--plan"};
+  Fails(2, "\"left\" (64, ?), \"right\" (64, ?): --shape \"left=64,...\" does", inspect);
+  EXPECT_NE(Succeeds(inspect + Words{"--shape", "left=5,3;right=5,3"}).out.find("(5, 2)"), std::string::npos);
+  Succeeds({"time", "--model", "two.onnx", "--shape", "left=5,3;right=5,3", "--steps", "1", "--warmup", "1"});
+  HostTensor y(DType::kInt64, {kSamples});
+  for (int i = 0; i < kSamples; ++i) y.Set(i, i % 2);
+  SaveWeights({.tensors = {{"left", Ramp({kSamples, 3})}, {"right", Ramp({kSamples, 3})}, {"y", y}}}, PathOf("x.npz"));
+  Succeeds(Train("two.onnx", "npz:x.npz", {"--save", "done.pb"}));
+  Succeeds({"test", "--model", "done.pb", "--data", "npz:x.npz", "--confusion"});
+  Succeeds({"inspect", "--model", "done.pb", "--plan"});  // as it was trained
+}
+
+// Arrays of an archive are matched to inputs by name: here tokens, and numbers for which the graph declares no shape.
+TEST_F(InputsCommandsTest, SeveralInputsAreTrainedTestedAndAsked) {
+  const Symbol tokens = Variable("tokens", {.shape = Shape{kUnknownDim, kLength}, .dtype = DType::kInt32});
+  const Symbol found = Reshape(Embedding(tokens, {.input_dim = kWords, .output_dim = 4}, "embed"), {.shape = {0, -1}});
+  const Symbol row = FullyConnected(Variable("row"), {.num_hidden = 4}, "row_fc");
+  const Symbol scores = FullyConnected(Concat({found, row}), {.num_hidden = kClasses}, "fc");
+  SaveModel({.symbol = SoftmaxOutput(scores, {}, "softmax")}, PathOf("two.pb"));
+  Weights arrays = Sentences(DType::kUInt8);
+  HostTensor rows(DType::kFloat64, {kSamples, 2});
+  for (int i = 0; i < rows.elements(); ++i) rows.Set(i, 0.1 * (i % 7));
+  arrays.tensors = {{"tokens", arrays.tensors.at("x")}, {"row", rows}, {"y", arrays.tensors.at("y")}};
+  SaveWeights(arrays, PathOf("both.npz"));
+  const Outcome trained = Succeeds(Train("two.pb", "npz:both.npz",
+                                         {"--optimizer", "adam(lr=0.05)", "--seed", "1", "--save", "done.pb",
+                                          "--class-weights", "balanced", "--tensorboard", "board"}));
+  EXPECT_NE(trained.err.find("samples of (5) and (2)"), std::string::npos) << trained;
+  const size_t parameters = kWords * 4 + 2 * 4 + 4 + (kLength * 4 + 4) * kClasses + kClasses;
+  EXPECT_NE(trained.out.find(std::to_string(parameters) + " parameters"), std::string::npos) << trained;
+  Succeeds({"train", "--resume", "--epochs", "30", "--quiet"});
+  Succeeds({"test", "--data", "npz:both.npz", "--test-part", "1", "--min-accuracy", "0.9", "--confusion"});
+  arrays.tensors["softmax_label"] = arrays.tensors.at("y");  // the label's name in the graph
+  arrays.tensors.erase("y");
+  SaveWeights(arrays, PathOf("named.npz"));
+  const Outcome known = Succeeds({"predict", "--data", "npz:named.npz", "--json"});
+  arrays.tensors.erase("softmax_label");  // of what is to be predicted nobody knows
+  SaveWeights(arrays, PathOf("new.npz"));
+  const Outcome unknown = Succeeds({"predict", "--data", "npz:new.npz", "--json"});
+  EXPECT_NE(known.out.find("\"label\":1"), std::string::npos) << known;
+  EXPECT_NE(unknown.out.find("\"label\":null"), std::string::npos) << unknown;
+  Succeeds({"predict", "--model", "done.pb", "--data", "npz:new.npz"});
+  Succeeds({"inspect", "--model", "done.pb", "--plan"});
+  Fails(4, "no array \"y\"", {"test", "--data", "npz:new.npz"});
+
+  arrays.tensors["row"] = HostTensor(DType::kFloat32, {kSamples, 3});
+  SaveWeights(arrays, PathOf("wide.npz"));
+  Fails(4, "samples \"row\" of (3) do not fit", {"predict", "--data", "npz:wide.npz"});
+  arrays.tensors["row"] = HostTensor(DType::kFloat32, {kSamples - 1, 2});
+  SaveWeights(arrays, PathOf("few.npz"));
+  Fails(4, "\"row\" has 39 samples, but \"tokens\" has 40", {"predict", "--data", "npz:few.npz"});
+  arrays.tensors.erase("row");
+  SaveWeights(arrays, PathOf("one.npz"));
+  const std::string alone = "the model takes \"row\", too, but the data give \"tokens\" alone: those of npz:FILE have";
+  Fails(3, alone, {"predict", "--data", "npz:one.npz"});
 }
 
 TEST_F(InputsCommandsTest, PredictionsAreWrittenInFormsThatAreKnown) {

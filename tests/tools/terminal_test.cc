@@ -91,7 +91,7 @@ TEST_F(TerminalTest, AutomaticallyABarOnATerminalAndLinesElsewhere) {
 
 // Colors are those of the log alone: here of a warning, as nothing is learned.
 TEST_F(TerminalTest, ColorsOnATerminalUnlessTheyAreNotWanted) {
-  const Words words = Training(1, {"--checkpoints=", "--progress=none", "--optimizer=sgd(lr=0)"});
+  const Words words = Training(1, {"--checkpoints=", "--progress=none", "--batch-size=2", "--optimizer=sgd(lr=0)"});
   const auto has_colors = [&] {
     const std::string text = OnTerminal(80, words);
     EXPECT_NE(text.find("the model has learned nothing"), std::string::npos) << text;

@@ -127,7 +127,6 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .metrics = *metrics,
                                .threads_per_device = device.threads,
                                .engine = device.MakeEngine()};
-  CheckInputs(trained.model, /*labelled=*/!for_prediction);
   *test = MakeTestData(data, trained.model, trained.source, for_prediction);
   // Who gives data to test on may not know that a part of them is taken.
   const bool is_part =

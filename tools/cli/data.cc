@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "symbol/infer.h"
-#include "symbol/ops/heads.h"
 #include "tools/cli/heads.h"
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
@@ -123,33 +122,22 @@ OpenedData OpenToValidate(const DataOptions& options, OpenOptions open) {
 }
 
 void CheckSampleShape(const SampleSource& samples, const Model& model, const std::string& name) {
-  const Shape& have = samples.data()[0].shape;
-  const auto wanted = SampleShape(model);
-  if (wanted && *wanted != have)
-    Throw<DataError>("--data: samples of {} do not fit {}, which takes {}", have, name, *wanted);
+  const bool one = samples.data().size() == 1;
+  for (const SampleArray& have : samples.data()) {
+    const auto wanted = SampleShape(model, have.name);
+    if (!wanted || *wanted == have.shape) continue;
+    Throw<DataError>("--data: samples {}of {} do not fit {}, which takes {}",
+                     one ? "" : fmt::format("\"{}\" ", have.name), have.shape, name, *wanted);
+  }
 }
 
-// Is a sample's label the number of one class?
-bool TakesOneClass(const Model& model) {
-  const std::vector<std::string> names = model.symbol.ListArguments();
-  const auto label = std::ranges::find(names, "softmax_label");
-  const auto sample = SampleShape(model);
-  if (label == names.end() || !sample || HeadKindOf(*model.symbol.entries()[0].node) != HeadKind::kClasses)
-    return false;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample->Insert(BatchAxis(model), 2)}});
-  return shapes.arguments[static_cast<size_t>(label - names.begin())] == Shape{2};
-}
+// Only arrays of an archive have names.
+bool GivesByName(const std::string& data) { return data.starts_with("npz:"); }
 
-// The head of a model from a file is as it is, as is that of weights from a file; by name it is made for the data.
-void WarnOfMoreClasses(const Model& model, const Shape& sample, int64_t classes, const std::string& name) {
-  if (classes == 0 || !TakesOneClass(model)) return;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{"data", sample.Insert(BatchAxis(model), 1)}});
-  if (!shapes.outputs[0] || shapes.outputs[0]->rank() != 2) return;
-  const int64_t has = (*shapes.outputs[0])[1];
-  if (has <= classes) return;
-  LogLine(LogLevel::kWarning,
-          fmt::format("{} tells {} classes apart, but the data have {}: its head stays as it is (docs/fine_tuning.md)",
-                      name, has, classes));
+void CheckGiven(const SampleSource& samples, const Model& model, bool labelled) {
+  std::vector<std::string> names;
+  for (const SampleArray& array : samples.data()) names.push_back(array.name);
+  CheckInputs(model, labelled, names);
 }
 
 // What another training called its classes, they are called here. But a model that is tuned, with weights of another,
@@ -200,7 +188,9 @@ int64_t CountNumbers(const SampleSource& samples, const ModelOptions& model) {
 // How many numbers a sample has as labels. Throws DataError unless the model gives as many.
 int64_t CountLabels(const SampleSource& samples, const Model& trained, const std::string& name) {
   const int64_t labels = samples.labels()[0].shape.Elements();
-  const InferredShapes shapes = InferShapesPartial(trained.symbol, {{"data", samples.data()[0].shape.Insert(0, 1)}});
+  ShapeMap inputs;
+  for (const SampleArray& array : samples.data()) inputs[array.name] = array.shape.Insert(0, 1);
+  const InferredShapes shapes = InferShapesPartial(trained.symbol, inputs);
   const int64_t numbers = shapes.outputs[0] ? shapes.outputs[0]->Elements() : labels;
   if (labels == numbers) return labels;
   Throw<DataError>(
@@ -224,11 +214,12 @@ Model LoadFor(const Shape& sample, int64_t answers, const ModelOptions& model) {
 TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, uint64_t seed) {
   if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
-  CheckInputs(made.model, /*labelled=*/true);
+  if (!GivesByName(given.data)) CheckInputs(made.model, /*labelled=*/true);
   CheckTakesRows(given, model, made.model);
   const bool numbers = GivesNumbers(made.model);
   const DataOptions options = numbers ? WithNumbers(given) : given;
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
+                   .inputs = MayBeInputs(made.model),
                    .classes = ClassNames(made.model),
                    .training = true,
                    .one_class = TakesOneClass(made.model),
@@ -240,6 +231,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
     throw UsageError(fmt::format("--data: a training needs labels{}",
                                  options.data.starts_with("npy:") ? "; labels=FILE names the .npy file of them" : ""));
   }
+  CheckGiven(*opened.samples, made.model, /*labelled=*/true);
   NoteScalingOfModel(options.data, ParsePreprocessing(open.preprocessing), ParsePreprocessing(opened.preprocessing));
   if (model.IsByName()) {
     if (numbers && opened.num_classes > 0) {
@@ -260,10 +252,10 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   }
   made.num_classes = opened.num_classes;
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
-  SetSampleShape(&made.model, opened.samples->data()[0].shape);
+  for (const SampleArray& array : opened.samples->data()) SetSampleShape(&made.model, array.shape, array.name);
   const bool as_it_is = !model.IsByName() || (model.IsTuned() && model.StatedClasses() == 0);
   if (as_it_is) {
-    WarnOfMoreClasses(made.model, opened.samples->data()[0].shape, opened.num_classes, NamedModel(model));
+    WarnOfMoreClasses(made.model, opened.num_classes, NamedModel(model));
   }
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
   if (GivesNumbers(made.model)) SetNamesOfNumbers(opened.label_names, &made.model);
@@ -274,6 +266,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   open.preprocessing = opened.preprocessing;
   const bool validates = options.validation_part > 0;
   OpenedData judged = validates ? OpenToValidate(options, open) : OpenToTest(options, open);
+  CheckGiven(*judged.samples, made.model, /*labelled=*/true);
   const bool has_others = validates && !options.test_data.empty();
   // Others to test on are opened for their preprocessing alone, a table with all that it has; nothing else tells it.
   SettingTexts kept = ParsePreprocessing(has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing);
@@ -283,6 +276,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   ScaleLabelsOf(&made.model, NamedModel(model));
   SampleSourcePtr trained = NotToTest(options, opened.samples);
   if (validates) trained = SplitSource(trained, options.validation_part).rest;
+  made.count_labels = [trained, skips = options.skip_damaged] { return LabelsOf(*trained, skips); };
   trained = WithMetadata(std::move(trained), {});  // the model has them: those of the test
   made.train = std::make_unique<PrefetchIter>(IterOf(std::move(trained), options, /*training=*/true, seed));
   made.test = IterOf(std::move(judged.samples), options, /*training=*/false, 0);
@@ -351,6 +345,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
 
 TestData MakeTestData(const DataOptions& given, const Model& trained, const std::string& name, bool predicting) {
   const bool numbers = GivesNumbers(trained);
+  if (!given.IsSamples()) CheckInputs(trained, /*labelled=*/!predicting);
   const DataOptions options = ToTestAlone((numbers ? WithNumbers(given) : given).WithShards());
   if (options.on_validation && options.validation_part == 0) {
     throw UsageError("--validation: there is no --validation-part");
@@ -362,13 +357,16 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
   }
   if (options.IsSamples()) {
     const std::vector<std::string> classes = ClassNames(trained);
+    if (!GivesByName(options.Tested())) CheckInputs(trained, /*labelled=*/!predicting);
     const OpenOptions open{.sample = SampleShape(trained).value_or(Shape()),
+                           .inputs = MayBeInputs(trained),
                            .classes = classes,
                            .predicting = predicting,
                            .one_class = TakesOneClass(trained),
                            .preprocessing = Preprocessing(trained)};
     const SampleSourcePtr samples =
         (options.on_validation ? OpenToValidate(options, open) : OpenToTest(options, open)).samples;
+    CheckGiven(*samples, trained, /*labelled=*/!predicting);
     CheckSampleShape(*samples, trained, name);
     const int64_t labels = numbers && !samples->labels().empty() ? CountLabels(*samples, trained, name) : 1;
     TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), TakesLabels(trained), samples, labels);

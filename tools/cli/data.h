@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,6 +56,7 @@ std::unique_ptr<DataIter> PartOf(std::unique_ptr<DataIter> iter, const DataOptio
 int64_t SkippedBy(const DataIter& iter);
 
 using LabelCounts = std::map<double, int64_t>;  // how often a class was seen
+using LabelCounter = std::function<LabelCounts()>;
 
 // What a model is trained on, and judged by after each epoch.
 struct TrainingData {
@@ -62,7 +64,8 @@ struct TrainingData {
   std::unique_ptr<DataIter> train = {};
   std::unique_ptr<DataIter> test = {};  // the validation part, where there is one
   std::shared_ptr<LabelCounts> label_counts = std::make_shared<LabelCounts>();  // of what was trained on so far
-  int64_t num_classes = 0;  // that the data have; 0: their labels are none
+  LabelCounter count_labels = {};  // of all that is to be trained on; of text none
+  int64_t num_classes = 0;         // that the data have; 0: their labels are none
 };
 // All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a
 // model by name that is not for such data.

@@ -29,7 +29,7 @@ namespace {
 struct InspectCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
-  std::vector<int64_t> shape;
+  GivenShapes shape;
   std::string precision = "float32", mirror = "off", tune = "off", memory_limit, optimizer, dot, html;
   int64_t batch_size = 64;
   bool plan = false, memory = false, predict = false, json = false;
@@ -160,8 +160,7 @@ int InspectCommand::Run() const {
   } catch (const Error& e) {
     throw UsageError("--precision: " + e.message());
   }
-  const Shape given{std::span<const int64_t>(shape)};
-  Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
+  Model loaded = model.Load(GivenSample(shape));  // a model by name takes any shape
   loaded.symbol = InPrecision(loaded.symbol, precision, {});
   const std::vector<DataDesc> inputs = DescribeInputs(loaded, shape, batch_size);
   const ShapeMap shapes = ShapesOf(inputs);
@@ -266,7 +265,7 @@ void AddInspect(CLI::App* app, RunFn* run) {
   c->model.AddTo(sub);
   c->model.AddVariantsTo(sub);
   c->device.AddTo(sub);
-  AddNumbers(sub, "--shape", &c->shape, 1, INT64_MAX, "shape of the input \"data\", batch first, e.g. 64,1,28,28");
+  AddShape(sub, &c->shape);
   AddNumber(sub, "--batch-size", &c->batch_size, 1, 1'000'000, "where --shape is not given");
   sub->add_option("--precision", c->precision, "float32, bfloat16 or float16, as of train")->capture_default_str();
   sub->add_flag("--plan", c->plan, "the compiled program of each device");

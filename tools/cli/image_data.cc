@@ -193,6 +193,11 @@ TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model
   SetSampleShape(&made.model, train.images.shape().Erase(0));
   NoteOtherPreprocessing(options.data, /*settings=*/nullptr, ParsePreprocessing(Preprocessing(made.model)), {});
   SetPreprocessing("", &made.model);
+  made.count_labels = [labels = train.labels] {
+    LabelCounts counts;
+    for (int64_t i = 0; i < labels.elements(); ++i) ++counts[labels.At(i)];
+    return counts;
+  };
   const ArrayIterOptions shuffled{
       .batch_size = options.batch_size, .shuffle = true, .seed = seed, .last_batch = options.LastBatchKind()};
   made.train = std::make_unique<PrefetchIter>(

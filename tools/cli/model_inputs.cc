@@ -6,7 +6,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/names.h"
+#include "base/split_text.h"
 #include "symbol/graph.h"
+#include "symbol/print/summary.h"
+#include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 
 namespace bindery::cli {
@@ -17,8 +21,7 @@ bool HasData(const Model& model) {
   return std::ranges::find(names, "data") != names.end();
 }
 
-Shape ShapeOfData(const Model& model, std::span<const int64_t> shape, int64_t batch_size) {
-  if (!shape.empty()) return Shape(shape);
+Shape ShapeOfData(const Model& model, int64_t batch_size) {
   const auto sample = LikelySample(model);
   if (!sample) {
     throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
@@ -27,9 +30,9 @@ Shape ShapeOfData(const Model& model, std::span<const int64_t> shape, int64_t ba
 }
 
 // Which of its axes the batch is; "": the first.
-std::string LayoutOfData(const Model& model, const Shape& shape) {
-  const auto axis = static_cast<size_t>(BatchAxis(model));
-  std::string layout(static_cast<size_t>(shape.rank()), '-');
+std::string LayoutOf(const Model& model, const DataDesc& input) {
+  const auto axis = static_cast<size_t>(BatchAxis(model, input.name));
+  std::string layout(static_cast<size_t>(input.shape.rank()), '-');
   if (axis == 0 || axis >= layout.size()) return "";
   layout[axis] = 'N';
   return layout;
@@ -43,7 +46,49 @@ std::string ListText(const std::vector<DataDesc>& inputs) {
   return text;
 }
 
+// Those that are known, where the model has no values, or not all of them, too.
+std::vector<std::string> KnownInputs(const Model& model) {
+  if (!model.params.empty() && !HasData(model)) return ListInputs(model);
+  std::set<std::string> known = ListGiven(model.symbol, {});
+  known.insert("data");
+  for (const auto& [name, input] : TrainedInputs(model)) known.insert(name);
+  std::vector<std::string> inputs;
+  for (const SampleArray& input : MayBeInputs(model)) {
+    if (known.contains(input.name)) inputs.push_back(input.name);
+  }
+  return inputs;
+}
+
 }  // namespace
+
+void AddShape(CLI::App* app, GivenShapes* shapes) {
+  const auto parse = [shapes](const std::string& text) {
+    for (const std::string_view part : SplitText(text, ';')) {
+      const size_t equals = part.rfind('=');
+      const bool named = equals != std::string_view::npos;
+      const std::vector<int64_t> extents =
+          ParseNumbers<int64_t>("--shape", named ? part.substr(equals + 1) : part, 1, INT64_MAX);
+      if (extents.size() > Shape::kMaxRank) {
+        throw UsageError(fmt::format("--shape: at most {} extents, got {}", Shape::kMaxRank, extents.size()));
+      }
+      const std::string name(named ? Trim(part.substr(0, equals)) : "");
+      if (!shapes->emplace(name, Shape(extents)).second) {
+        throw UsageError(fmt::format("--shape: two for {}", named ? fmt::format("\"{}\"", name) : "the only input"));
+      }
+    }
+  };
+  app->add_option_function<std::string>(
+         "--shape", parse, "shape of the input, batch first, e.g. 64,1,28,28; of several: \"left=64,4;right=64,2\"")
+      ->type_name("NUMBER,...");
+}
+
+Shape GivenSample(const GivenShapes& given) {
+  for (const char* name : {"", "data"}) {
+    const auto found = given.find(name);
+    if (found != given.end()) return found->second.Erase(0);
+  }
+  return {};
+}
 
 std::vector<std::string> ListInputs(const Model& model) {
   if (model.params.empty()) return {};
@@ -53,37 +98,50 @@ std::vector<std::string> ListInputs(const Model& model) {
   return inputs;
 }
 
-std::vector<DataDesc> DescribeInputs(const Model& model, std::span<const int64_t> shape, int64_t batch_size) {
-  if (HasData(model)) {
-    const Shape whole = ShapeOfData(model, shape, batch_size);
-    return {{.name = "data", .shape = whole, .layout = LayoutOfData(model, whole)}};
-  }
-  const std::vector<std::string> names = ListInputs(model);
+std::vector<DataDesc> DescribeInputs(const Model& model, const GivenShapes& given, int64_t batch_size) {
+  const std::vector<std::string> names = KnownInputs(model);
   if (names.empty()) CheckArguments(model, /*labelled=*/false);
   const auto trained = TrainedInputs(model);
+  const std::string only = names.size() == 1 ? names[0] : HasData(model) ? "data" : "";  // what is meant without a name
+  if (!given.empty()) {
+    const auto& [name, shape] = *given.begin();
+    if (const int axis = BatchAxis(model, name.empty() ? only : name); axis < shape.rank()) batch_size = shape[axis];
+  }
   std::vector<DataDesc> inputs;
+  std::set<std::string> of_samples;  // whatever their first extents say
   for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
-    if (!node->is_variable() || std::ranges::find(names, node->name()) == names.end()) continue;
-    DataDesc input{.name = node->name(), .dtype = node->declared_dtype.value_or(DType::kFloat32)};
-    const auto seen = trained.find(node->name());
-    if (node->declared_shape) input.shape = *node->declared_shape;
-    if (!node->declared_shape && seen != trained.end()) input.shape = seen->second.shape;
+    const std::string& name = node->name();
+    if (!node->is_variable() || std::ranges::find(names, name) == names.end()) continue;
+    DataDesc input{.name = name, .dtype = node->declared_dtype.value_or(DType::kFloat32)};
+    const auto seen = trained.find(name);
+    const auto said = given.find(name == only && given.contains("") ? "" : name);
+    if (said != given.end()) {
+      input.shape = said->second;
+    } else if (name == "data" && (names.size() == 1 || LikelySample(model))) {
+      input.shape = ShapeOfData(model, batch_size);
+    } else if (node->declared_shape) {
+      input.shape = *node->declared_shape;
+    } else if (seen != trained.end()) {
+      input.shape = seen->second.shape;
+    }
+    input.layout = LayoutOf(model, input);
+    if (said != given.end() || name == "data") of_samples.insert(name);
     inputs.push_back(std::move(input));
   }
-  if (!shape.empty()) {
-    if (inputs.size() > 1) {
-      throw UsageError(fmt::format("--shape: the model has {} inputs, {}: their shapes are those that it declares",
-                                   inputs.size(), ListText(inputs)));
-    }
-    inputs[0].shape = Shape(shape);
+  for (const auto& [name, shape] : given) {
+    if (std::ranges::find(names, name) != names.end() || (name.empty() && !only.empty())) continue;
+    throw UsageError(name.empty()
+                         ? fmt::format("--shape: the model has {} inputs, {}: say whose it is, as \"{}=64,...\"",
+                                       inputs.size(), ListText(inputs), inputs[0].name)
+                         : fmt::format("--shape: the model has no input \"{}\"{}", name, NameHint(name, names)));
   }
   // Where some are for any number of samples, the others are not of samples.
   const auto is_open = [](const DataDesc& input) { return input.shape.rank() > 0 && input.shape[0] == kUnknownDim; };
-  const bool any_open = std::ranges::any_of(inputs, is_open);
+  const bool any_open = std::ranges::any_of(inputs, is_open) || !of_samples.empty();
   for (DataDesc& input : inputs) {
     if (is_open(input)) {
       input.shape.Set(0, batch_size);
-    } else if (any_open) {
+    } else if (any_open && !of_samples.contains(input.name)) {
       input.layout = std::string(static_cast<size_t>(input.shape.rank()), '-');
     }
   }
@@ -98,7 +156,9 @@ ShapeMap ShapesOf(const std::vector<DataDesc>& inputs) {
 
 void CheckShapesKnown(const std::vector<DataDesc>& inputs) {
   if (std::ranges::all_of(inputs, [](const DataDesc& input) { return input.shape.IsKnown(); })) return;
-  throw UsageError(fmt::format("the model does not say all extents of its inputs, which are {}", ListText(inputs)));
+  throw UsageError(
+      fmt::format("the model does not say all extents of its inputs, which are {}: --shape \"{}=64,...\" does",
+                  ListText(inputs), inputs[0].name));
 }
 
 }  // namespace bindery::cli

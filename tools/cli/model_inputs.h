@@ -1,8 +1,9 @@
 // What a model takes, as inspect and time describe it: also where it is no one input called "data".
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
-#include <span>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,17 @@ namespace bindery::cli {
 // then nothing tells.
 std::vector<std::string> ListInputs(const Model& model);
 
-// With the extents of a batch: "data" by `shape`, or as the model says, with `batch_size` samples. A model without
-// "data" has its inputs as it declares them, or was trained with them, and extents that are left open, -1; `shape` is
-// of its only one. Throws UsageError where "data" has no shape, or several may be meant by `shape`; ModelError for no
-// inputs.
-std::vector<DataDesc> DescribeInputs(const Model& model, std::span<const int64_t> shape, int64_t batch_size);
+// What --shape says, batch first, by the inputs' names; "": of the only one.
+using GivenShapes = std::map<std::string, Shape>;
+// "64,1,28,28", or "left=64,4;right=64,2".
+void AddShape(CLI::App* app, GivenShapes* shapes);
+// The shape of "data", without the batch; no axes, if it is not given.
+Shape GivenSample(const GivenShapes& given);
+
+// With the extents of a batch: as given, or as the model declares them, or was trained with them, with `batch_size`
+// samples, or as many as those have that are given; and extents that are left open, -1. Throws UsageError where "data"
+// alone has no shape, and for names of no inputs; ModelError for no inputs.
+std::vector<DataDesc> DescribeInputs(const Model& model, const GivenShapes& given, int64_t batch_size);
 
 ShapeMap ShapesOf(const std::vector<DataDesc>& inputs);
 

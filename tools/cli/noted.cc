@@ -90,6 +90,22 @@ TestData Noted(std::unique_ptr<DataIter> iter, bool labelled, SampleSourcePtr sa
           .seen = seen};
 }
 
+LabelCounts LabelsOf(const SampleSource& samples, bool skip_damaged) {
+  const auto& [name, shape, dtype] = samples.labels()[0];
+  HostTensor label(dtype, shape);
+  LabelCounts counts;
+  for (int64_t number = 0; number < samples.samples(); ++number) {
+    try {
+      samples.MakeLabels(number, std::vector<void*>{label.raw()});
+    } catch (const DataError&) {
+      if (!skip_damaged) throw;
+      continue;
+    }
+    for (int64_t i = 0; i < label.elements(); ++i) ++counts[label.At(i)];
+  }
+  return counts;
+}
+
 std::unique_ptr<DataIter> Counted(std::unique_ptr<DataIter> iter, std::shared_ptr<LabelCounts> counts) {
   const DataDesc data = iter->ProvideData()[0], label = iter->ProvideLabel()[0];
   if (label.shape.rank() != 1 && label.shape != data.shape) return iter;  // no class of a sample, or of its places

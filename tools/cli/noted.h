@@ -13,6 +13,8 @@ namespace bindery::cli {
 // nullptr: nobody does. Not `labelled`: labels are noted, but not handed on, to a model that takes none.
 TestData Noted(std::unique_ptr<DataIter> iter, bool labelled, SampleSourcePtr samples = nullptr, int64_t labels = 1);
 
+// How often each label is there; of damaged samples none, if they are skipped.
+LabelCounts LabelsOf(const SampleSource& samples, bool skip_damaged);
 // Counts the labels that the iterator hands out, where these are classes: of each sample, or of each place of a text.
 std::unique_ptr<DataIter> Counted(std::unique_ptr<DataIter> iter, std::shared_ptr<LabelCounts> counts);
 

@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "symbol/infer.h"
 #include "symbol/model.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "train/checkpoint/folder_lock.h"
 #include "train/data/data_iter.h"
+#include "train/data/samples/sample_source.h"
 #include "train/trainer.h"
 #include "train/weights/weights.h"
 
@@ -59,33 +61,38 @@ struct DeviceOptions {
   std::shared_ptr<Engine> MakeEngine() const;
 };
 
-// Shape of one sample of the model's input "data", and which of its axes the batch is, as declared in its graph; no
-// value if it is not.
-std::optional<Shape> SampleShape(const Model& model);
+// Shape of one sample of an input of the model, and which of its axes the batch is, as declared in its graph; no value
+// if it is not.
+std::optional<Shape> SampleShape(const Model& model, const std::string& input = "data");
 // The same, or, where the graph leaves it open, that of the training.
 std::optional<Shape> LikelySample(const Model& model);
-int BatchAxis(const Model& model);
+int BatchAxis(const Model& model, const std::string& input = "data");
+// Of all inputs that declare it, with so many samples.
+ShapeMap SampleShapes(const Model& model, int64_t samples);
 // How many classes, or numbers, the model's only output has; 0 if that does not tell.
 int64_t AnswersOf(const Model& model);
 // How many characters the model's vocabulary has; 0: it has none.
 int64_t VocabularySize(const Model& model);
 // Declares it, unless it is declared already.
-void SetSampleShape(Model* model, const Shape& sample);
+void SetSampleShape(Model* model, const Shape& sample, const std::string& input = "data");
+// Of a model's arguments those that may be inputs: no labels, and without values. Their types as declared, or trained
+// with; their shapes are left out.
+std::vector<SampleArray> MayBeInputs(const Model& model);
 
-// A model from elsewhere in the form of ours: its only input called "data", and where its only output has classes and
-// no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one). Of one column,
-// a LogisticRegressionOutput in the place of its sigmoid. Where that ends in no sigmoid, or the model was saved as one
-// that gives numbers, a regression.
+// A model from elsewhere in the form of ours: its input, if it has one, called "data", and where its only output has
+// classes and no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one). Of
+// one column, a LogisticRegressionOutput in the place of its sigmoid. Where that ends in no sigmoid, or the model was
+// saved as one that gives numbers, a regression.
 Model AsClassifier(Model model);
 
 // Has every parameter a value?
 bool IsComplete(const Model& model);
 
-// Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
+// Throws ModelError unless the model takes samples by these arguments and, if `labelled`, their classes by
 // "softmax_label".
-void CheckArguments(const Model& model, bool labelled);
-// The same, and that it takes nothing else from outside, a second input say: these commands have no more to give.
-void CheckInputs(const Model& model, bool labelled);
+void CheckArguments(const Model& model, bool labelled, const std::vector<std::string>& given = {"data"});
+// The same of other arguments that are given, and that it takes nothing else from outside, a second input say.
+void CheckInputs(const Model& model, bool labelled, const std::vector<std::string>& given = {"data"});
 
 // Throws unless the model tells as many classes apart as the data have; 0: their labels are none. UsageError if its name
 // states them, else DataError.

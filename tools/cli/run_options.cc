@@ -105,6 +105,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--map", a.model.map},
       {"--dropout", UnlessZero(a.model.dropout)},
       {"--label-smoothing", a.label_smoothing ? fmt::format("{}", *a.label_smoothing) : ""},
+      {"--class-weights", a.class_weights},
       {"--sync-batch-norm", Flag(a.model.sync_batch_norm)},
       {"--devices", a.device.devices},
       {"--workload", fmt::format("{}", fmt::join(a.device.workload, ","))},

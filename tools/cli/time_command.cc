@@ -29,7 +29,7 @@ namespace {
 struct TimeCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
-  std::vector<int64_t> shape;
+  GivenShapes shape;
   std::string precision = "float32", optimizer = "sgd(lr=0.001, momentum=0.9)", trace, tune = "off";
   int64_t batch_size = 64, steps = 20, warmup = 3, show = 20;
   bool predict = false, json = false;
@@ -95,7 +95,7 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
     }
     return values;
   };
-  ShapeMap known = ShapesOf(inputs);
+  const ShapeMap known = ShapesOf(inputs);
   std::vector<ArrayData> data;
   const std::set<std::string> whole_numbers = ListWholeNumbers(made.symbol);
   for (const DataDesc& input : inputs) {  // whole numbers are what any table has rows for
@@ -103,10 +103,6 @@ std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
     data.push_back({input.name, draw(input.shape, classes), input.layout});
   }
   const std::vector<std::string> arguments = made.symbol.ListArguments();
-  if (is_sequence && std::ranges::find(arguments, "target") != arguments.end()) {  // what a decoder reads
-    data.push_back({"target", draw(whole, in_sequence), inputs[0].layout});
-    known["target"] = whole;
-  }
   std::vector<ArrayData> labels;
   const InferredShapes shapes = InferShapes(made.symbol, known);
   const std::set<std::string> names = ListLabels(made.symbol);
@@ -220,7 +216,6 @@ nlohmann::json CallToJson(const Timed& row, int64_t all) {
 int TimeCommand::Run() const {
   if (!trace.empty()) CheckOutputFile("--trace", trace);
   model.CheckKept({{"--trace", trace}});
-  const Shape given{std::span<const int64_t>(shape)};
   const auto recorded = trace.empty() ? nullptr : std::make_shared<Trace>();
   TrainerOptions options{.devices = device.Devices(),
                          .workload = device.workload,
@@ -242,7 +237,7 @@ int TimeCommand::Run() const {
   } catch (const Error& e) {
     throw UsageError("--precision: " + e.message());
   }
-  const Model made = model.Load(given.rank() > 0 ? given.Erase(0) : given);
+  const Model made = model.Load(GivenSample(shape));
   const std::unique_ptr<ArrayIter> data = DrawData(made);
   Trainer trainer(made, options);
   const double step = TimeSteps(&trainer, data.get(), recorded);
@@ -305,7 +300,7 @@ void AddTime(CLI::App* app, RunFn* run) {
   c->model.AddVariantsTo(sub);
   c->device.AddTo(sub);
   c->device.AddTimeoutTo(sub);
-  AddNumbers(sub, "--shape", &c->shape, 1, INT64_MAX, "shape of the input \"data\", batch first, e.g. 64,1,28,28");
+  AddShape(sub, &c->shape);
   AddNumber(sub, "--batch-size", &c->batch_size, 1, 1'000'000, "where --shape is not given");
   AddNumber(sub, "--steps", &c->steps, 1, 1'000'000, "that are timed, and runs of each call");
   AddNumber(sub, "--warmup", &c->warmup, 1, 1'000'000, "steps before");

@@ -218,6 +218,10 @@ void TrainArguments::AddTo(CLI::App* app) {
       app, "--label-smoothing", &label_smoothing, 0, 1,
       "part of each label that all classes share, as label_smoothing of PyTorch; metrics are of the labels as they "
       "are; default: as the model has it, which is 0 by name");
+  app->add_option(
+      "--class-weights", class_weights,
+      "how much labels of each class count: balanced, as if there were as many of each; numbers, \"1,10\"; by names, "
+      "\"ill=10\", others 1; none; metrics count all alike; default: as the model has it, which is none by name");
   text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(app, "--metrics", &metrics,
           "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default: what fits the model's heads "

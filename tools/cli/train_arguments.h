@@ -24,6 +24,7 @@ struct TrainArguments {
               average;
   bool use_average = false;
   std::optional<double> label_smoothing;  // as the model has it, if not given
+  std::string class_weights;              // likewise
   std::string micro_batches = "1", mirror = "off", memory_limit, balance, tune = "off", freeze, lr_mult, wd_mult;
   int64_t block = 0;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given

@@ -21,6 +21,7 @@
 #include "tools/cli/going_back.h"
 #include "tools/cli/heads.h"
 #include "tools/cli/json_lines.h"
+#include "tools/cli/model_inputs.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/rate.h"
 #include "tools/cli/run_options.h"
@@ -90,12 +91,11 @@ std::map<std::string, EventWriter::Setting> TrainCommand::Settings(const Trainer
 }
 
 nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const TrainerOptions& options) const {
-  const DataDesc input = made.train->ProvideData()[0];
   return {{"event", "start"},
           {"schema", kEventsSchema},
           {"version", BINDERY_VERSION},
           {"model", model.Name()},
-          {"parameters", CountParameters(made.model.symbol, {{input.name, input.shape}}).arguments},
+          {"parameters", CountParameters(made.model.symbol, ShapesOf(made.train->ProvideData())).arguments},
           {"data", data.data},
           {"samples", made.train->samples()},
           {"test_samples", data.validation_part > 0 ? 0 : made.test->samples()},
@@ -115,6 +115,13 @@ std::string TrainCommand::DevicesText() const {
   return device.devices + (processes_ ? fmt::format(" in each of {} processes", data.parts) : "");
 }
 
+// "(1, 28, 28)", of several arrays "(1, 28, 28) and (4)".
+std::string SamplesText(const std::vector<DataDesc>& data) {
+  std::vector<std::string> shapes;
+  for (const DataDesc& array : data) shapes.push_back(ToString(array.shape.Erase(array.BatchAxis())));
+  return fmt::format("{}", fmt::join(shapes, " and "));
+}
+
 // The end of a run, for people.
 void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
                           double seconds, bool has_best) const {
@@ -124,7 +131,7 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
     rows.emplace_back(what, value);
     width = std::max(width, what.size());
   };
-  const ParameterCount count = CountParameters(trainer.symbol(), {{"data", made.train->ProvideData()[0].shape}});
+  const ParameterCount count = CountParameters(trainer.symbol(), ShapesOf(made.train->ProvideData()));
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
   row("devices", DevicesText());
   if (trainer.micro_batches() > 1) row("micro-batches", fmt::format("{} of a batch", trainer.micro_batches()));
@@ -152,7 +159,10 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
 
 // Says so if the model that was trained is no better than the best answer that does not look at the data: their labels'
 // shares, or the label that is the most frequent.
-void WarnIfNothingWasLearned(const NamedValues& trained, const LabelCounts& counts) {
+// So few steps do not tell.
+void WarnIfNothingWasLearned(const NamedValues& trained, const LabelCounts& counts, int64_t steps) {
+  constexpr int64_t kEnough = 50;
+  if (steps < kEnough) return;
   double samples = 0, most = 0, entropy = 0;
   for (const auto& [label, count] : counts) samples += static_cast<double>(count);
   for (const auto& [label, count] : counts) {
@@ -257,12 +267,12 @@ int TrainCommand::Train() {
   options.processes = processes_;
   TrainingData made = MakeTrainingData(data, model, seed);
   if (label_smoothing) SmoothLabels(*label_smoothing, &made.model, NamedModel(model));
+  if (!class_weights.empty()) WeighClasses(class_weights, made.count_labels, &made.model, NamedModel(model));
   if (!metrics) options.metrics = DefaultMetrics(made.model.symbol);
   const std::string judged = Judged(options);
   options.info = ToInfo(TextsOf(*app, *this, options));
   options.fixed_params = Frozen(made.model);
   options.multipliers = Multipliers(made.model);
-  const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model, *made.train);
   const FolderLock lock = TakeFolder();
   // Later checkpoints have their names again if the run ends by an error before its first step: it was refused for
@@ -271,10 +281,11 @@ int TrainCommand::Train() {
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
-    Tell("{}", AsLines(fmt::format("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}",
-                                   model.Name(), data.data, made.train->samples(), input.shape.Erase(input.BatchAxis()),
-                                   data.validation_part > 0 ? "validated" : "tested", made.test->samples(),
-                                   DevicesText(), data.batch_size, precision == "float32" ? "" : ", in " + precision)));
+    Tell("{}",
+         AsLines(fmt::format("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}", model.Name(),
+                             data.data, made.train->samples(), SamplesText(made.train->ProvideData()),
+                             data.validation_part > 0 ? "validated" : "tested", made.test->samples(), DevicesText(),
+                             data.batch_size, precision == "float32" ? "" : ", in " + precision)));
   }
 
   Progress display(json || IsQuiet() ? ProgressStyle::kNone : style, !best.empty() || keep_best, data.JudgedOn());
@@ -330,7 +341,9 @@ int TrainCommand::Train() {
   if (!save.empty()) trainer.Save(save);
   CheckValues("train", result.train);
   CheckValues(data.JudgedOn(), result.validation);
-  if (!result.stopped) WarnIfNothingWasLearned(result.train, *made.label_counts);
+  // With weights of classes it may well be right less often than that.
+  if (!result.stopped && !HasClassWeights(made.model))
+    WarnIfNothingWasLearned(result.train, *made.label_counts, result.steps);
   if (json) {
     nlohmann::json line = {{"event", "end"},
                            {"stopped", result.stopped},

@@ -29,18 +29,27 @@ constexpr const char *kDataName = "data", *kLabelName = "softmax_label";
 
 constexpr const char* kNumbersKey = "bindery.outputs";  // of Model::metadata: the names of numbers, a line each
 
-// Its input; nullptr if it is called otherwise.
-NodePtr FindData(const Model& model) {
+// nullptr: there is no such variable.
+NodePtr FindInput(const Model& model, const std::string& name) {
   for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
-    if (node->is_variable() && node->name() == kDataName) return node;
+    if (node->is_variable() && node->name() == name) return node;
   }
   return nullptr;
 }
 
-// Throws CheckpointError unless `values` are just those called `names`; `source` is where they come from.
-void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& values, const std::string& source) {
+// What comes with each batch, as the graph or the model's training tell.
+std::set<std::string> InputsOf(const Model& model) {
+  std::set<std::string> inputs = ListGiven(model.symbol, {});
+  for (const char* name : {kDataName, kLabelName}) inputs.insert(name);
+  for (const auto& [name, input] : TrainedInputs(model)) inputs.insert(name);
+  return inputs;
+}
+
+// Throws CheckpointError unless `values` are just those called `names`, without inputs; `source` is their file.
+void CheckComplete(const std::vector<std::string>& names, const std::set<std::string>& inputs,
+                   const HostTensorMap& values, const std::string& source) {
   for (const std::string& name : names) {
-    if (name == kDataName || name == kLabelName || values.contains(name)) continue;
+    if (inputs.contains(name) || values.contains(name)) continue;
     Throw<CheckpointError>("{} has no value for \"{}\": it is not this model, trained", source, name);
   }
   for (const auto& [name, value] : values) {
@@ -58,17 +67,45 @@ const SoftmaxOutputAttrs* SoftmaxOf(const Node& head) {
 
 }  // namespace
 
-std::optional<Shape> SampleShape(const Model& model) {
-  const NodePtr data = FindData(model);
-  if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
-  const Shape sample = data->declared_shape->Erase(BatchAxis(model));
+std::optional<Shape> SampleShape(const Model& model, const std::string& input) {
+  const NodePtr data = FindInput(model, input);
+  const int least = input == kDataName ? 2 : 1;  // of others, single numbers
+  if (!data || !data->declared_shape || data->declared_shape->rank() < least) return std::nullopt;
+  const Shape sample = data->declared_shape->Erase(BatchAxis(model, input));
   return sample.IsKnown() ? std::optional(sample) : std::nullopt;
 }
 
+ShapeMap SampleShapes(const Model& model, int64_t samples) {
+  ShapeMap shapes;
+  for (const SampleArray& input : MayBeInputs(model)) {
+    const auto sample = SampleShape(model, input.name);
+    const int axis = BatchAxis(model, input.name);
+    if (!sample) continue;
+    // Other variables that say that they are for any number of samples; parameters do not.
+    const bool is_input =
+        input.name == kDataName || (*FindInput(model, input.name)->declared_shape)[axis] == kUnknownDim;
+    if (is_input) shapes[input.name] = sample->Insert(axis, samples);
+  }
+  return shapes;
+}
+
+std::vector<SampleArray> MayBeInputs(const Model& model) {
+  const std::set<std::string> labels = ListLabels(model.symbol);
+  const auto trained = TrainedInputs(model);
+  std::vector<SampleArray> inputs;
+  for (const std::string& name : model.symbol.ListArguments()) {
+    if (labels.contains(name) || name == kLabelName || model.params.contains(name)) continue;
+    const auto seen = trained.find(name);
+    const DType dtype = seen == trained.end() ? DType::kFloat32 : seen->second.dtype;
+    inputs.push_back({name, {}, FindInput(model, name)->declared_dtype.value_or(dtype)});
+  }
+  return inputs;
+}
+
 int64_t AnswersOf(const Model& model) {
-  const auto sample = SampleShape(model);
-  if (!sample || model.symbol.size() != 1) return 0;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kDataName, sample->Insert(BatchAxis(model), 1)}});
+  const ShapeMap inputs = SampleShapes(model, 1);
+  if (inputs.empty() || model.symbol.size() != 1) return 0;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, inputs);
   const auto& shape = shapes.outputs[0];
   if (!shape || !shape->IsKnown() || shape->rank() < 2) return 0;
   const SoftmaxOutputAttrs* softmax = SoftmaxOf(*model.symbol.entries()[0].node);
@@ -86,8 +123,8 @@ std::optional<Shape> LikelySample(const Model& model) {
   return data->second.shape.Erase(0);
 }
 
-int BatchAxis(const Model& model) {
-  const NodePtr data = FindData(model);
+int BatchAxis(const Model& model, const std::string& input) {
+  const NodePtr data = FindInput(model, input);
   if (!data || !data->declared_shape) return 0;
   const auto layout = data->annotations().find("layout");
   const size_t axis = layout == data->annotations().end() ? 0 : layout->second.find('N');
@@ -99,13 +136,13 @@ int64_t VocabularySize(const Model& model) {
   return found == model.metadata.end() ? 0 : Vocabulary(found->second).size();
 }
 
-void SetSampleShape(Model* model, const Shape& sample) {
-  const NodePtr data = FindData(*model);
-  if (!data || SampleShape(*model)) return;
+void SetSampleShape(Model* model, const Shape& sample, const std::string& input) {
+  const NodePtr data = FindInput(*model, input);
+  if (!data || SampleShape(*model, input)) return;
   const Symbol declared = Variable(
-      kDataName,
+      input,
       {.shape = sample.Insert(0, kUnknownDim), .dtype = data->declared_dtype, .annotations = data->annotations()});
-  model->symbol = model->symbol.Compose({{kDataName, declared}});
+  model->symbol = model->symbol.Compose({{input, declared}});
 }
 
 Model AsClassifier(Model model) {
@@ -119,11 +156,16 @@ Model AsClassifier(Model model) {
   const auto is_loss = [&](const NodePtr& node) {
     return IsLoss(*node) && (!node->op().blocks_gradient || node == graph.outputs[0].node);
   };
-  if (inputs.size() != 1 || model.symbol.size() != 1 || std::ranges::any_of(graph.nodes, is_loss)) return model;
-  const Node& input = *inputs[0];
-  const Symbol data = Variable(
-      kDataName, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
-  Symbol scores = model.symbol.Compose({{input.name(), data}});
+  // Of several, which are known where all else has values, each keeps its name.
+  const bool known = inputs.size() == 1 || (inputs.size() > 1 && !model.params.empty());
+  if (!known || model.symbol.size() != 1 || std::ranges::any_of(graph.nodes, is_loss)) return model;
+  Symbol scores = model.symbol;
+  if (inputs.size() == 1) {
+    const Node& input = *inputs[0];
+    const Symbol data = Variable(
+        kDataName, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
+    scores = scores.Compose({{input.name(), data}});
+  }
   const InferredShapes shapes = InferShapesPartial(scores, {});
   const bool is_table = shapes.outputs[0] && shapes.outputs[0]->rank() == 2;
   const bool is_one = is_table && (*shapes.outputs[0])[1] == 1;  // for each sample: no class of several
@@ -140,36 +182,45 @@ Model AsClassifier(Model model) {
 }
 
 bool IsComplete(const Model& model) {
+  const std::set<std::string> inputs = InputsOf(model);
   return std::ranges::all_of(model.symbol.ListArguments(), [&](const std::string& name) {
-    return name == kDataName || name == kLabelName || model.params.contains(name);
+    return inputs.contains(name) || model.params.contains(name);
   });
 }
 
-void CheckArguments(const Model& model, bool labelled) {
+void CheckArguments(const Model& model, bool labelled, const std::vector<std::string>& given) {
   const std::vector<std::string> names = model.symbol.ListArguments();
-  for (const char* wanted : {kDataName, kLabelName}) {
-    if (std::find(names.begin(), names.end(), wanted) != names.end() || (wanted == kLabelName && !labelled)) continue;
+  std::vector<std::string> wanted = given;
+  if (labelled) wanted.push_back(kLabelName);
+  for (const std::string& name : wanted) {
+    if (std::ranges::find(names, name) != names.end()) continue;
     std::vector<std::string> inputs = names;
-    std::erase_if(inputs, [&](const std::string& name) { return model.params.contains(name); });
-    Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its {} are {}", wanted,
-                      wanted == kDataName ? "samples" : "labels", model.params.empty() ? "arguments" : "inputs",
-                      fmt::join(inputs, ", "));
+    std::erase_if(inputs, [&](const std::string& other) { return model.params.contains(other); });
+    const bool takes_by_name = name == kDataName && !model.params.empty();
+    Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its {} are {}{}", name,
+                      name == kLabelName ? "labels" : "samples", model.params.empty() ? "arguments" : "inputs",
+                      fmt::join(inputs, ", "), takes_by_name ? ": arrays of npz:FILE may be called like these" : "");
   }
 }
 
-void CheckInputs(const Model& model, bool labelled) {
-  CheckArguments(model, labelled);
+void CheckInputs(const Model& model, bool labelled, const std::vector<std::string>& given) {
+  CheckArguments(model, labelled, given);
   const std::set<std::string> labels = ListLabels(model.symbol);
   std::map<std::string, Annotations> annotations = model.symbol.AllAnnotations();
-  std::vector<std::string> more;
-  for (const std::string& name : ListGiven(model.symbol, {})) {
-    if (name == kDataName || name == kLabelName || (!labelled && labels.contains(name))) continue;
+  std::vector<std::string> more, quoted;
+  for (const std::string& name : InputsOf(model)) {
+    if (name == kLabelName || std::ranges::find(given, name) != given.end()) continue;
+    if (FindInput(model, name) == nullptr || (!labelled && labels.contains(name))) continue;
     const bool is_parameter = model.params.contains(name) || annotations[name].contains("init");
     if (!is_parameter) more.push_back("\"" + name + "\"");
   }
   if (more.empty()) return;
-  Throw<ModelError>("the model takes {}, too: the command line gives \"{}\"{} alone, a program can give more",
-                    fmt::join(more, ", "), kDataName, labelled ? fmt::format(" and \"{}\"", kLabelName) : "");
+  for (const std::string& name : given) quoted.push_back("\"" + name + "\"");
+  if (labelled) quoted.push_back(fmt::format("\"{}\"", kLabelName));
+  Throw<ModelError>(
+      "the model takes {}, too, but the data give {} alone: those of npz:FILE have an array for each input, of its "
+      "name",
+      fmt::join(more, ", "), fmt::join(quoted, ", "));
 }
 
 void CheckClasses(const Model& model, int64_t classes, const ModelOptions& options) {
@@ -202,15 +253,15 @@ bool TakesLabels(const Model& model) {
 bool GivesNumbers(const Model& model) {
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   const auto label = std::ranges::find(arguments, kLabelName);
-  const auto sample = SampleShape(model);
-  if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
+  const ShapeMap inputs = SampleShapes(model, 1);
+  if (label == arguments.end() || inputs.empty() || model.symbol.size() != 1) return false;
   const auto compares = [](const NodePtr& node) {
     if (node->is_variable() || !IsLoss(*node) || !node->op().is_view || node->inputs().size() != 2) return false;
     const NodePtr& with = node->inputs()[1].node;
     return with->is_variable() && with->name() == kLabelName;
   };
   if (std::ranges::none_of(Graph::Of(model.symbol).nodes, compares)) return false;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kDataName, sample->Insert(BatchAxis(model), 1)}});
+  const InferredShapes shapes = InferShapesPartial(model.symbol, inputs);
   const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
   return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
 }
@@ -337,8 +388,8 @@ LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions
     if (has_graph) ScaleLabelsAsKept(&trained);
   }
   options.CheckWeightsFit(trained);
-  CheckComplete(trained.symbol.ListArguments(), trained.params, loaded.source);
-  CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, loaded.source);
+  CheckComplete(trained.symbol.ListArguments(), InputsOf(trained), trained.params, loaded.source);
+  CheckComplete(trained.symbol.ListAuxiliaryStates(), {}, trained.aux, loaded.source);
   for (const HostTensorMap* values : {&trained.params, &trained.aux}) {
     const std::string bad = FirstNotFinite(*values);
     if (!bad.empty()) Throw<NumericError>("{}: {}: its training has diverged", loaded.source, bad);

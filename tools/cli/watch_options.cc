@@ -7,6 +7,7 @@
 #include "base/split_text.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/console.h"
+#include "tools/cli/model_inputs.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
 #include "train/events/tensorboard.h"
@@ -84,8 +85,7 @@ std::vector<Extension> WatchOptions::Extensions(const OfRun& run) const {
     TensorBoardOptions options{.folder = tensorboard, .settings = run.settings};
     for (const std::string& metric : run.metrics) options.compared.push_back("validation/" + metric);
     options.begin = [run](EventWriter& events) {
-      const DataDesc input = run.train->ProvideData()[0];
-      events.Graph(run.model->symbol, {{input.name, input.shape}});
+      events.Graph(run.model->symbol, ShapesOf(run.train->ProvideData()));
       WriteImages(run.judged_on, run.test, &events);
     };
     extensions.push_back(TensorBoard(std::move(options)));

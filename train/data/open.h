@@ -34,6 +34,9 @@ struct OpenOptions {
   // What the model takes of each sample, if it is known: images without a size of their own get this one; rows of
   // numbers, or of numbers of a matrix, become an image of one channel where a model takes images.
   Shape sample = {};
+  // What may be inputs of a model, of these types: arrays of npz:FILE that are called like these are the data, unless
+  // the text says which array is. Shapes are not looked at.
+  std::vector<SampleArray> inputs = {};
   std::vector<std::string> classes = {};  // in the order of their numbers; empty: those of the data
   bool training = false;                  // draw what is random
   bool predicting = false;                // images in no folder of a class will do: they have no labels
@@ -48,7 +51,7 @@ struct OpenOptions {
 };
 
 struct OpenedData {
-  SampleSourcePtr samples;                // "data" and "softmax_label"; with the classes and preprocessing as metadata
+  SampleSourcePtr samples;  // "data", or inputs, and "softmax_label"; with the classes and preprocessing as metadata
   std::vector<std::string> classes = {};  // their names, where they have any
   int64_t num_classes = 0;                // 0: labels are no classes, or there are none
   std::string preprocessing = {};         // without what is random; for the model that is trained on them

@@ -20,6 +20,8 @@
 namespace bindery {
 namespace {
 
+constexpr const char* kLabelName = "softmax_label";
+
 // Rows as a model that takes images takes them.
 HostTensor Fit(HostTensor values, const Shape& sample) {
   if (values.shape().rank() == 0) return values;
@@ -34,7 +36,7 @@ SampleSourcePtr SamplesOf(HostTensor data, HostTensor labels, bool labelled, con
     return ArrayData{name, std::make_shared<const HostTensor>(std::move(values)), ""};
   };
   std::vector<ArrayData> label;
-  if (labelled) label.push_back(array("softmax_label", std::move(labels)));
+  if (labelled) label.push_back(array(kLabelName, std::move(labels)));
   return SamplesOf({array("data", Fit(std::move(data), options.sample))}, std::move(label));
 }
 
@@ -160,6 +162,17 @@ const HostTensor& Find(const HostTensorMap& arrays, const std::string& name, con
   Throw<DataError>("\"{}\": it has no array \"{}\"{}", file, name, NameHint(name, names));
 }
 
+// Divided by `scale`, if it is not 0. Bytes for a model that takes floats are pixels.
+std::shared_ptr<const HostTensor> AsFloats(const HostTensor& values, DType wanted, double scale) {
+  const bool pixels = values.dtype() == DType::kUInt8 && IsFloat(wanted);
+  const double divisor = scale > 0 ? scale : pixels ? 255 : 1;
+  HostTensor floats = values.Cast(DType::kFloat32);
+  if (divisor != 1) {
+    for (float& value : floats.data<float>()) value /= static_cast<float>(divisor);
+  }
+  return std::make_shared<const HostTensor>(std::move(floats));
+}
+
 }  // namespace
 
 OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions& options) {
@@ -194,8 +207,9 @@ OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions
 OpenedData OpenArrays(DataSettings* settings, const Shard& shard, const OpenOptions& options) {
   const bool zipped = settings->kind() == "npz";
   const std::string kind = settings->Text("label_kind", "classes");
+  const bool says_data = settings->IsSaid("data"), says_label = settings->IsSaid("label");
   const std::string data_name = zipped ? settings->Text("data", "x") : "";
-  const std::string label_name = settings->Text(zipped ? "label" : "labels", zipped ? "y" : "none");
+  std::string label_name = settings->Text(zipped ? "label" : "labels", zipped ? "y" : "none");
   const double scale = settings->Number("scale", 0, 1e-30, 1e30);
   const ColumnScaling label_scaling = ReadLabelScaling(settings, options);
   if (settings->Flag("measure", false) && settings->Text("label_scale", "none") == "none") {
@@ -203,22 +217,23 @@ OpenedData OpenArrays(DataSettings* settings, const Shard& shard, const OpenOpti
   }
   settings->CheckAllRead();
   if (kind != "classes" && kind != "numbers") settings->Fail("\"label_kind\": expected classes or numbers");
-  HostTensor data, labels;
+  const HostTensorMap arrays = zipped ? ReadNpz(settings->path()) : HostTensorMap();
+  std::vector<ArrayData> data;
+  const auto add = [&](const SampleArray& input, const HostTensor& values) {
+    const Shape sample = input.name == "data" ? options.sample : Shape();
+    data.push_back({input.name, AsFloats(Fit(values, sample), input.dtype, scale), ""});
+  };
+  for (const SampleArray& input : options.inputs) {
+    if (!says_data && arrays.contains(input.name)) add(input, arrays.at(input.name));
+  }
+  if (data.empty()) {
+    add({"data", {}}, zipped ? Find(arrays, data_name, settings->path()) : ReadNpy(settings->path()));
+  }
+  if (!says_label && arrays.contains(kLabelName)) label_name = kLabelName;
+  if (zipped && !says_label && options.predicting && !arrays.contains(label_name)) label_name = "none";
   const bool labelled = label_name != "none";
-  if (zipped) {
-    const HostTensorMap arrays = ReadNpz(settings->path());
-    data = Find(arrays, data_name, settings->path());
-    if (labelled) labels = Find(arrays, label_name, settings->path());
-  } else {
-    data = ReadNpy(settings->path());
-    if (labelled) labels = ReadNpy(label_name);
-  }
-  // Bytes are pixels.
-  const double divisor = scale > 0 ? scale : data.dtype() == DType::kUInt8 ? 255 : 1;
-  HostTensor values = data.Cast(DType::kFloat32);
-  if (divisor != 1) {
-    for (float& value : values.data<float>()) value /= static_cast<float>(divisor);
-  }
+  HostTensor labels;
+  if (labelled) labels = zipped ? Find(arrays, label_name, settings->path()) : ReadNpy(label_name);
   int64_t classes = 0;
   if (labelled && kind == "classes") {
     const std::string name = fmt::format("\"{}\"", zipped ? settings->path() + ":" + label_name : label_name);
@@ -234,8 +249,9 @@ OpenedData OpenArrays(DataSettings* settings, const Shard& shard, const OpenOpti
   if (scale > 0) used["scale"] = fmt::format("{}", scale);
   AddScaling(MeasureLabels(label_scaling, labels, labelled && kind == "numbers", shard, settings, options), &used,
              kOfLabels);
-  return {SamplesOf(std::move(values), labels.Cast(DType::kFloat32), labelled, options), options.classes, classes,
-          ToText(used)};
+  std::vector<ArrayData> label;
+  if (labelled) label.push_back({kLabelName, std::make_shared<const HostTensor>(labels.Cast(DType::kFloat32)), ""});
+  return {SamplesOf(std::move(data), std::move(label)), options.classes, classes, ToText(used)};
 }
 
 }  // namespace bindery

@@ -154,6 +154,10 @@ class RecordSamples : public SampleSource {
     decoder_.Data(record, name, options_.augment ? &random : nullptr, static_cast<float*>(to[0]));
     if (!options_.unlabelled) *static_cast<float*>(to[1]) = static_cast<float>(decoder_.Label(record, name));
   }
+  void MakeLabels(int64_t number, std::span<void* const> to) const override {
+    if (options_.unlabelled) return;
+    *static_cast<float*>(to[0]) = static_cast<float>(decoder_.Label(records_->Read(number), records_->Name(number)));
+  }
 
   uint64_t Fingerprint() const override {
     const ImageOptions& image = options_.image;

@@ -65,6 +65,7 @@ class SamplesBehind : public SampleSource {
   const std::vector<SampleArray>& data() const override { return from_->data(); }
   const std::vector<SampleArray>& labels() const override { return from_->labels(); }
   void Make(int64_t number, int64_t sweep, std::span<void* const> to) const override { from_->Make(number, sweep, to); }
+  void MakeLabels(int64_t number, std::span<void* const> to) const override { from_->MakeLabels(number, to); }
   uint64_t Fingerprint() const override { return from_->Fingerprint(); }
   std::string Name(int64_t number) const override { return from_->Name(number); }
   std::map<std::string, std::string> Metadata() const override { return from_->Metadata(); }
@@ -99,6 +100,9 @@ class ChosenSamples : public SamplesBehind {
   void Make(int64_t number, int64_t sweep, std::span<void* const> to) const override {
     from_->Make(numbers_[static_cast<size_t>(number)], sweep, to);
   }
+  void MakeLabels(int64_t number, std::span<void* const> to) const override {
+    from_->MakeLabels(numbers_[static_cast<size_t>(number)], to);
+  }
   uint64_t Fingerprint() const override {
     return Checksum(numbers_.data(), static_cast<int64_t>(numbers_.size() * sizeof(int64_t)), from_->Fingerprint());
   }
@@ -109,6 +113,15 @@ class ChosenSamples : public SamplesBehind {
 };
 
 }  // namespace
+
+void SampleSource::MakeLabels(int64_t number, std::span<void* const> to) const {
+  std::vector<HostTensor> made;
+  for (const SampleArray& array : data()) made.emplace_back(array.dtype, array.shape);
+  std::vector<void*> all;
+  for (HostTensor& array : made) all.push_back(array.raw());
+  all.insert(all.end(), to.begin(), to.end());
+  Make(number, /*sweep=*/0, all);
+}
 
 SampleSourcePtr SamplesOf(std::vector<ArrayData> data, std::vector<ArrayData> labels) {
   return std::make_shared<ArraySamples>(std::move(data), std::move(labels));

@@ -44,6 +44,10 @@ class SampleSource {
   virtual std::string Name(int64_t /*number*/) const { return {}; }
   // DataIter::Metadata.
   virtual std::map<std::string, std::string> Metadata() const { return {}; }
+
+  // The labels alone, in the first sweep: for who counts them, and as Make writes them behind the data, which it makes,
+  // too, unless a source knows better.
+  virtual void MakeLabels(int64_t number, std::span<void* const> to) const;
 };
 using SampleSourcePtr = std::shared_ptr<const SampleSource>;
 
