@@ -24,8 +24,11 @@
 #include "train/updater/rows.h"
 
 namespace bindery {
+namespace {
 
 using Words = std::span<const ProcessExchange::Word>;
+
+}  // namespace
 
 // Appends those parts.
 class Updater::InProcesses {
