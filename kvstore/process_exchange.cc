@@ -27,10 +27,17 @@ VarPtr ProcessExchange::Append(Options options, StepParts* parts) const {
     exchange.writes.push_back(value.var());
     values.push_back({value.dtype(), value.data(), value.elements()});
   }
-  exchange.run = [processes = processes_, tensors = std::move(options.values), values = std::move(values), is_there,
-                  hear = std::move(options.hear)](const OpContext& context) {
+  for (const Tensor& result : options.results) exchange.writes.push_back(result.var());
+  if (!options.run) {
+    options.run = [values = std::move(values)](Processes* processes, std::span<const Word>) {
+      processes->AllReduceSum(values);
+    };
+  }
+  exchange.run = [processes = processes_, tensors = std::move(options.values), results = std::move(options.results),
+                  is_there, say = std::move(options.say), run = std::move(options.run)](const OpContext& context) {
     Word mine = context.payload ? *static_cast<const Word*>(context.payload) : Word{};
     mine.good = std::exchange(*is_there, false);
+    if (say) say(&mine);
     std::vector<Word> words(static_cast<size_t>(processes->size()));
     processes->AllGather(&mine, words.data(), sizeof(Word));
     for (const Word& word : words) {
@@ -41,7 +48,7 @@ VarPtr ProcessExchange::Append(Options options, StepParts* parts) const {
               mine.step, process, word.step);
       }
     }
-    processes->AllReduceSum(values, hear ? hear(words) : std::vector<double>());
+    run(processes.get(), words);
   };
   parts->push_back(std::move(exchange));
   return seen;

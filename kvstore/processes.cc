@@ -8,7 +8,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/files.h"
 
 namespace bindery {
 namespace {
@@ -33,6 +32,9 @@ const char* Processes::NameOf(Call call) {
     case Call::kBroadcast: return "Broadcast of bytes";
     case Call::kText: return "Broadcast of a text";
     case Call::kSum: return "AllReduceSum";
+    case Call::kScatter: return "ReduceScatterSum";
+    case Call::kRanges: return "AllGatherRanges";
+    case Call::kAsk: return "Ask";
     case Call::kLeave: return "Leave";
   }
   return "";
@@ -43,8 +45,7 @@ void Processes::Break(const std::string& why) {
   throw Error(broken_);
 }
 
-template <class Function>
-void Processes::Guarded(const Function& run) {
+void Processes::Guarded(const std::function<void()>& run) {
   if (!broken_.empty()) throw Error(broken_);
   if (size_ == 1) return;
   try {
@@ -58,9 +59,16 @@ void Processes::Guarded(const Function& run) {
 void Processes::Meet(Call call, int64_t bytes, uint64_t things) {
   const Meeting mine{static_cast<int32_t>(call), rank_, bytes, things};
   std::vector<Meeting> all(static_cast<size_t>(size_));
+  const auto first_of = [&](Call what) { return std::ranges::find(all, static_cast<int32_t>(what), &Meeting::call); };
   DoAllGather(&mine, all.data(), sizeof(Meeting));
-  const auto leaves = [](const Meeting& meeting) { return meeting.call == static_cast<int32_t>(Call::kLeave); };
-  const auto leaver = std::ranges::find_if(all, leaves);
+  for (auto asks = first_of(Call::kAsk); asks != all.end() && first_of(Call::kLeave) == all.end();
+       asks = first_of(Call::kAsk)) {
+    const bool asked = call == Call::kAsk && things == asks->things;
+    Give(static_cast<int64_t>(asks->things), asked ? asked_ : std::span<void* const>());
+    if (asked) return;
+    DoAllGather(&mine, all.data(), sizeof(Meeting));
+  }
+  const auto leaver = first_of(Call::kLeave);
   if (leaver != all.end()) {
     std::string reasons(static_cast<size_t>(size_) * kReasonBytes, '\0');
     const std::string none(kReasonBytes, '\0');
@@ -189,59 +197,6 @@ void Processes::Broadcast(std::string* text) {
     DoBroadcast(&length, sizeof(length));
     if (rank_ != 0) text->assign(static_cast<size_t>(length), '\0');
     Spread(text->data(), length);
-  });
-}
-
-// Range by range: each process gets a part of the range from all, sums it, and gives the sum to all.
-template <class T>
-void Processes::Sum(T* data, int64_t elements, std::span<const double> weights) {
-  const int64_t most = std::max<int64_t>(1, kMostBytes / static_cast<int64_t>(sizeof(T)) / size_);
-  for (int64_t begin = 0; begin < elements; begin += most * size_) {
-    const int64_t here = std::min(most * size_, elements - begin), part = CeilDiv(here, int64_t{size_});
-    const auto bytes = static_cast<size_t>(part) * sizeof(T);
-    buffer_.resize(static_cast<size_t>(size_) * bytes);
-    sums_.resize(static_cast<size_t>(size_) * bytes);
-    T* const padded = reinterpret_cast<T*>(sums_.data());
-    std::copy_n(data + begin, here, padded);
-    std::fill(padded + here, padded + part * size_, T{0});
-    DoAllToAll(padded, buffer_.data(), static_cast<int64_t>(bytes));
-    T* const sum = padded;
-    const T* const parts = reinterpret_cast<const T*>(buffer_.data());
-    for (int process = 0; process < size_; ++process) {
-      const T* const own = parts + process * part;
-      const T weight = weights.empty() ? T{1} : static_cast<T>(weights[static_cast<size_t>(process)]);
-      if (process == 0) {
-        for (int64_t i = 0; i < part; ++i) sum[i] = weight * own[i];
-      } else {
-        for (int64_t i = 0; i < part; ++i) sum[i] += weight * own[i];
-      }
-    }
-    DoAllGather(sum, buffer_.data(), static_cast<int64_t>(bytes));
-    std::copy_n(parts, here, data + begin);
-  }
-}
-
-void Processes::AllReduceSum(std::span<const Values> values, std::span<const double> weights) {
-  int64_t bytes = 0;
-  std::vector<int64_t> things;
-  for (const Values& value : values) {
-    things.insert(things.end(), {static_cast<int64_t>(value.dtype), value.elements});
-    if (value.dtype != DType::kFloat32 && value.dtype != DType::kFloat64) {
-      Throw("AllReduceSum: float32 and float64 are summed over processes, not {}", value.dtype);
-    }
-    bytes = CheckedAdd(bytes, CheckedMul(value.elements, SizeOf(value.dtype)));
-  }
-  Check(weights.empty() || std::ssize(weights) == size_, "a weight for each process");
-  const std::lock_guard lock(mutex_);
-  Guarded([&] {
-    Meet(Call::kSum, bytes, Checksum(things.data(), std::ssize(things) * static_cast<int64_t>(sizeof(int64_t))));
-    for (const Values& value : values) {
-      if (value.dtype == DType::kFloat32) {
-        Sum(static_cast<float*>(value.data), value.elements, weights);
-      } else {
-        Sum(static_cast<double*>(value.data), value.elements, weights);
-      }
-    }
   });
 }
 

@@ -192,6 +192,9 @@ class Trainer {
   // value, in the order of ListArguments; throws DataError if they are not as many.
   std::vector<HostTensor> Predict(const std::vector<HostTensor>& data);
 
+  // Of several processes each may call these alone, also while the others train or are about to: averages and the
+  // optimizer's state are shared out among them, who give theirs when they next exchange something. Throws Error with
+  // the reason of one that has stopped.
   Model ToModel() const;          // the symbol with its parameters as they are now
   Model ToAveragedModel() const;  // with averages in place of those that are trained, where there are any
   void Save(const std::string& path) const { SaveModel(options_.use_average ? ToAveragedModel() : ToModel(), path); }

@@ -338,6 +338,7 @@ FitResult Trainer::FitAlone(DataIter& train, const FitOptions& options) {
     result.validation = Score(*options.validation);
   }
   if (InProcesses()) {
+    updater_->KeepState();          // from now on each may save alone
     options_.processes->Barrier();  // whoever has ended otherwise than the others is found out
     updater_->ForgetStop();
   }

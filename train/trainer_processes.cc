@@ -1,4 +1,4 @@
-// Trainer: what several processes do together, beside the steps themselves (train/updater/process_sums.cc).
+// Trainer: what several processes do together, beside the steps themselves (train/updater/process_update.cc).
 #include <fmt/format.h>
 
 #include <algorithm>

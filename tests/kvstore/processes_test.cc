@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -52,6 +53,127 @@ TEST(Processes, SumsAreInTheOrderOfTheProcesses) {
   }
 }
 
+// Each has ranges of its own, which are all together; what becomes of these is gathered.
+TEST(Processes, SumsAreSharedOutByRanges) {
+  for (const int count : {1, 2, 3, 5}) {
+    for (const int64_t elements : {0, 1, 17, 4096, 300'001}) {
+      std::vector<double> expected = Drawn<double>(elements, 0);
+      for (int other = 1; other < count; ++other) {
+        const std::vector<double> values = Drawn<double>(elements, static_cast<uint64_t>(other));
+        for (size_t i = 0; i < expected.size(); ++i) expected[i] += values[i];
+      }
+      std::atomic<int64_t> owned = 0;
+      ExpectProcesses(count, [&](const ProcessesPtr& processes) {
+        const std::vector<double> before = Drawn<double>(elements, static_cast<uint64_t>(processes->rank()));
+        std::vector<double> whole = before, own;
+        for (const auto& [begin, end] : processes->OwnRanges(DType::kFloat64, elements)) {
+          own.resize(own.size() + static_cast<size_t>(end - begin));
+        }
+        owned += std::ssize(own);
+        const Processes::Shared values[] = {{DType::kFloat64, whole.data(), own.data(), elements}};
+        processes->ReduceScatterSum(values);
+        EXPECT_EQ(whole, before);
+        size_t at = 0;
+        for (const auto& [begin, end] : processes->OwnRanges(DType::kFloat64, elements)) {
+          for (int64_t i = begin; i < end; ++i) ASSERT_EQ(own[at++], expected[static_cast<size_t>(i)]);
+        }
+        for (double& value : own) value *= 2;
+        processes->AllGatherRanges(values);
+        for (size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], 2 * expected[i]);
+      });
+      EXPECT_EQ(owned, elements);
+    }
+  }
+}
+
+// One of two, whose other one has the same values: notes where they are taken from and put.
+class WithItsDouble final : public Processes {
+ public:
+  WithItsDouble() : Processes(0, 2) {}
+  std::vector<const void*> sent, received;
+
+ private:
+  void DoAllGather(const void* mine, void* all, int64_t bytes) override {
+    for (int i = 0; i < 2; ++i) std::memcpy(static_cast<char*>(all) + i * bytes, mine, static_cast<size_t>(bytes));
+    received.push_back(all);
+  }
+  void DoBroadcast(void*, int64_t) override {}
+  void DoAllToAll(const void* mine, void* all, int64_t bytes) override {
+    for (int i = 0; i < 2; ++i) std::memcpy(static_cast<char*>(all) + i * bytes, mine, static_cast<size_t>(bytes));
+    sent.push_back(mine);
+  }
+};
+
+// Values that divide evenly are copied by nobody but those who exchange them.
+TEST(Processes, ValuesAreExchangedWhereTheyAre) {
+  WithItsDouble processes;
+  std::vector<float> values(64, 3), own(32);
+  const Processes::Values in_place[] = {Of(DType::kFloat32, &values)};
+  processes.AllReduceSum(in_place);
+  EXPECT_EQ(values, std::vector<float>(64, 6));
+  const Processes::Shared shared[] = {{DType::kFloat32, values.data(), own.data(), 64}};
+  processes.ReduceScatterSum(shared);
+  EXPECT_EQ(own, std::vector<float>(32, 12));
+  EXPECT_EQ(processes.sent, std::vector<const void*>(2, values.data()));
+  EXPECT_EQ(processes.received[1], values.data());
+  processes.AllGatherRanges(shared);
+  EXPECT_EQ(processes.received.back(), values.data());
+}
+
+// Whoever asks gets the whole, whatever the others are about to call, which they then do.
+TEST(Processes, WhatIsOfferedIsGivenFromWithinAnyCall) {
+  for (const int askers : {1, 2, 3}) {
+    ExpectProcesses(3, [&](const ProcessesPtr& processes) {
+      const int64_t elements = 100'000;
+      int64_t count = 0;
+      for (const auto& [begin, end] : processes->OwnRanges(DType::kFloat32, elements)) count += end - begin;
+      std::vector<float> own(static_cast<size_t>(count), static_cast<float>(processes->rank()));
+      const auto offered = [&] {
+        return std::vector<Processes::Shared>{{DType::kFloat32, nullptr, own.data(), elements}};
+      };
+      const int64_t other = processes->Offer([] { return std::vector<Processes::Shared>(); });
+      const int64_t offer = processes->Offer(offered);
+      for (int round = 0; round < 3; ++round) {
+        if (processes->rank() < askers) {
+          std::vector<float> whole(static_cast<size_t>(elements), -1);
+          void* const wholes[] = {whole.data()};
+          processes->Ask(offer, wholes);
+          if (processes->rank() == 1) processes->Ask(other, {});
+          for (const auto& [begin, end] : processes->OwnRanges(DType::kFloat32, elements)) {
+            for (int64_t i = begin; i < end; ++i) EXPECT_EQ(whole[static_cast<size_t>(i)], processes->rank());
+          }
+          for (const float value : whole) ASSERT_TRUE(value >= 0 && value <= 2);
+        }
+        std::vector<double> ones = {1};
+        const Processes::Values all[] = {Of(DType::kFloat64, &ones)};
+        processes->AllReduceSum(all);
+        EXPECT_EQ(ones[0], 3);
+        processes->Barrier();
+      }
+      processes->Withdraw(offer);
+      processes->Withdraw(other);
+    });
+  }
+}
+
+TEST(Processes, WhatIsNotOfferedByAllIsAnErrorOnAll) {
+  const std::vector<std::string> errors = RunProcesses(2, [](const ProcessesPtr& processes) {
+    const int64_t offer = processes->Offer([] { return std::vector<Processes::Shared>(); });
+    if (processes->rank() == 1) processes->Withdraw(offer);
+    processes->Barrier();
+    if (processes->rank() == 0) processes->Ask(offer, {});
+    processes->Barrier();
+  });
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, "Error: one asks for values of all processes, but processes 0 and 1 do not have the same");
+  }
+  const std::vector<std::string> left = RunProcesses(2, [](const ProcessesPtr& processes) {
+    const int64_t offer = processes->Offer([] { return std::vector<Processes::Shared>(); });
+    if (processes->rank() == 0) processes->Ask(offer, {});
+  });
+  EXPECT_EQ(left[0], "Error: process 1 of 2 has stopped: its program has ended");
+}
+
 TEST(Processes, SumsAreWeighed) {
   ExpectProcesses(3, [](const ProcessesPtr& processes) {
     std::vector<double> values = {1.0, std::pow(10, processes->rank())};
@@ -59,6 +181,11 @@ TEST(Processes, SumsAreWeighed) {
     const Processes::Values all[] = {Of(DType::kFloat64, &values)};
     processes->AllReduceSum(all, weights);
     EXPECT_EQ(values, (std::vector<double>{5.5, 320.5}));
+    double own = 0;
+    std::vector<double> whole = {1.0 + processes->rank()};
+    const Processes::Shared shared[] = {{DType::kFloat64, whole.data(), &own, 1}};
+    processes->ReduceScatterSum(shared, weights);
+    EXPECT_EQ(own, processes->rank() == 0 ? 13.5 : 0);
   });
 }
 

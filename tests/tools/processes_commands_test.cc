@@ -86,6 +86,15 @@ TEST_F(ProcessesCommandsTest, GoOnWithAnotherNumberOfProcesses) {
 }
 
 TEST_F(ProcessesCommandsTest, MistakesAreSaidOnce) {
+  const Outcome usage = InProcesses(2, {"train", "--device", "cpu", "--epochs", "many"});
+  EXPECT_EQ(usage.status, 2) << usage;
+  EXPECT_EQ(Count(usage.err, "--epochs"), 1) << usage;
+  // Of another one alone, the first one says it.
+  std::vector<std::string> mixed = Mpirun(1) + Command(Training(1, {"--device", "cpu"}));
+  mixed = mixed + std::vector<std::string>{":", "-n", "1"} + Command({"train", "--epochs", "many"});
+  const Outcome other = Process(mixed, folder()).Wait(std::chrono::seconds(120));
+  EXPECT_NE(other.status, 0) << other;
+  EXPECT_EQ(Count(other.err, "process 1 of 2 has stopped: --epochs"), 1) << other;
   const Outcome batch = InProcesses(3, Training(1, {"--device", "cpu", "--batch-size", "50"}));
   EXPECT_EQ(batch.status, 2) << batch;
   EXPECT_EQ(Count(batch.err, "--batch-size 50: it is that of all processes together, but cannot be shared out among 3"),
@@ -99,6 +108,22 @@ TEST_F(ProcessesCommandsTest, MistakesAreSaidOnce) {
   const Outcome bad = InProcesses(2, Training(2, {"--device", "cpu", "--optimizer", "sgd(lr=1e30)"}));
   EXPECT_NE(bad.status, 0) << bad;
   EXPECT_EQ(Count(bad.err, "training has diverged"), 1) << bad;
+}
+
+// The first one stops after some steps, since nobody reads what it prints, which the pipe soon has no room for; so the
+// other one says that it waits for it.
+TEST_F(ProcessesCommandsTest, OneThatWaitsInVainSaysSo) {
+  std::string first = "mkfifo full && exec 3<>full && head -c 60000 /dev/zero >&3 && exec";
+  for (const std::string& word : Command(Training(100'000, {"--device", "cpu", "--json", "--json-every", "1"}))) {
+    first += " '" + word + "'";
+  }
+  std::vector<std::string> words = Mpirun(1) + std::vector<std::string>{"/bin/sh", "-c", first + " >full"};
+  words = words + std::vector<std::string>{":", "-n", "1"} +
+          Command(Training(100'000, {"--device", "cpu", "--device-timeout", "1"}));
+  const Outcome outcome = Process(words, folder()).Wait(std::chrono::seconds(120));
+  EXPECT_NE(outcome.status, 0) << outcome;
+  EXPECT_EQ(Count(outcome.err, "bindery: process 1 of 2: "), 1) << outcome;
+  EXPECT_NE(outcome.err.find("sum over processes"), std::string::npos) << outcome;
 }
 
 }  // namespace

@@ -12,15 +12,24 @@ namespace bindery::cli {
 namespace {
 
 bool is_quiet = false, is_silent = false;
+std::string silent_name;
 
 }  // namespace
 
-void BeSilent() {
+void BeSilent(const std::string& name) {
   is_silent = true;
+  silent_name = name;
   BeQuiet();
   SetLogCallback([](LogLevel, const std::string&) {});
 }
 bool IsSilent() { return is_silent; }
+
+void SayIfSilent(const std::string& line) {
+  if (!is_silent) return;
+  const std::string text = fmt::format("bindery: {}: {}\n", silent_name, line);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
 
 void BeQuiet() { is_quiet = true; }
 bool IsQuiet() { return is_quiet; }

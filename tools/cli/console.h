@@ -9,9 +9,11 @@
 
 namespace bindery::cli {
 
-// Of several processes one speaks for all: from now on this one says nothing here, nor in the log.
-void BeSilent();
+// Of several processes one speaks for all: from now on this one, "process 1 of 2", say, says nothing here, nor in the
+// log; but for what the others will not hear of.
+void BeSilent(const std::string& name);
 bool IsSilent();
+void SayIfSilent(const std::string& line);
 
 // What cannot be written is lost.
 inline void WriteToStandardError(const std::string& text) {

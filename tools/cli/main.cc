@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "base/names.h"
 #include "bindery/version.h"
+#include "kvstore/mpi/mpi_processes.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
@@ -96,6 +97,17 @@ bool PrintsEvents(const CLI::App& app, int argc, const char* const* argv) {
          (std::ranges::find(words, "--json") != words.end() || app.get_subcommand("train")->count("--json") > 0);
 }
 
+// What keeps a process from training it says to the others, of which the first one tells it, whoever had the mistake.
+void LeaveProcesses(int argc, const char* const* argv, const std::string& why) {
+  if (argc < 2 || std::string_view(argv[1]) != "train" || IsSilent() || !StartedByMpi()) return;
+  try {
+    const ProcessesPtr processes = MpiProcesses();
+    if (processes->rank() > 0) BeSilent(fmt::format("process {} of {}", processes->rank(), processes->size()));
+    processes->Leave(why);
+  } catch (const std::exception&) {  // then each speaks for itself
+  }
+}
+
 std::string CannotWrite(const std::string& why) { return "cannot write to standard output: " + why; }
 
 int RunCommand(int argc, char** argv) {
@@ -121,6 +133,7 @@ int RunCommand(int argc, char** argv) {
   AddQuietOption(&app);
   Settings settings;
   const auto fail = [&](ExitCode code, const std::string& message) {
+    LeaveProcesses(argc, argv, message);
     if (!IsSilent() && PrintsEvents(app, argc, argv)) PrintLine(ErrorToJson(code, message));
     return Fail(code, message);
   };

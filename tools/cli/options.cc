@@ -197,11 +197,12 @@ void DeviceOptions::AddTimeoutTo(CLI::App* app) {
 }
 
 std::shared_ptr<Engine> DeviceOptions::MakeEngine() const {
-  const auto leave =
-      [](const HangError&) {  // which is logged; whatever runs now would wait for the device when it ends
-        Say("bindery: the run ends here, without that device; checkpoints are as they were\n");
-        std::_Exit(kDevice);
-      };
+  // The error is logged; whatever runs now would wait for the device when it ends.
+  const auto leave = [](const HangError& error) {
+    SayIfSilent(error.message());
+    Say("bindery: the run ends here, without that device; checkpoints are as they were\n");
+    std::_Exit(kDevice);
+  };
   return MakeThreadedEngine({.hang_milliseconds = timeout * 1000, .on_hang = leave});
 }
 

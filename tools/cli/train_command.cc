@@ -65,7 +65,7 @@ void TrainCommand::JoinProcesses() {
   processes_ = MpiProcesses();
   data.part = processes_->rank();
   data.parts = processes_->size();
-  if (!IsFirst()) BeSilent();
+  if (!IsFirst()) BeSilent(fmt::format("process {} of {}", data.part, data.parts));
 }
 
 // Also of what a run that goes on takes over from before.

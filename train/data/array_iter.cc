@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/philox.h"
 #include "train/data/feed.h"
+#include "train/data/part_iter.h"
 
 namespace bindery {
 namespace {
@@ -142,7 +143,7 @@ std::vector<int64_t> ArrayIter::TakeRows(Batch* batch) {
   return rows;
 }
 
-std::shared_ptr<const Batch> ArrayIter::Next() {
+std::shared_ptr<const Batch> ArrayIter::NextPart(int64_t part, int64_t parts) {
   if (at_end_ || samples_ == 0) return nullptr;
   const std::shared_ptr<Batch> batch = batches_.Take();
   previous_ = now_;
@@ -158,6 +159,11 @@ std::shared_ptr<const Batch> ArrayIter::Next() {
       is_new_epoch_ = true;
       at_end_ = true;
     }
+  }
+  if (parts > 1) {
+    const auto own = PartOf(*batch, std::ssize(batch->index), part, parts);
+    if (!own) return nullptr;
+    TakePart(*own, *batch, batch.get());
   }
   const auto take = [&](const std::vector<ArrayData>& from, std::vector<HostTensor>* to) {
     to->resize(from.size());

@@ -48,7 +48,8 @@ class ArrayIter : public DataIter {
   int64_t batch_size() const override { return options_.batch_size; }
   int64_t samples() const override { return samples_; }
 
-  std::shared_ptr<const Batch> Next() override;
+  std::shared_ptr<const Batch> Next() override { return NextPart(0, 1); }
+  std::shared_ptr<const Batch> NextPart(int64_t part, int64_t parts) override;
   void Reset() override;
   void HardReset();  // Reset that forgets what was kept for the next sweep
 

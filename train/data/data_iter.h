@@ -60,6 +60,10 @@ class DataIter {
   // What a model that is trained on the data is to know of them (Model::metadata): a Trainer tells it, unless the model
   // has an entry of that name.
   virtual std::map<std::string, std::string> Metadata() const { return {}; }
+
+  // Next, but of one part of so many alone: the same rows of every batch, and the same state after it (PartIter). Here
+  // the whole batch is made, and cut; what makes samples one by one had better make no others.
+  virtual std::shared_ptr<const Batch> NextPart(int64_t part, int64_t parts);
 };
 
 }  // namespace bindery

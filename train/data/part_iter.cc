@@ -41,31 +41,37 @@ std::vector<DataDesc> PartIter::Describe(std::vector<DataDesc> arrays) const {
   return arrays;
 }
 
-std::shared_ptr<const Batch> PartIter::Next() {
-  const BatchPtr whole = source_->Next();
-  if (!whole || parts_ == 1) return whole;
+std::shared_ptr<const Batch> DataIter::NextPart(int64_t part, int64_t parts) {
+  const BatchPtr whole = Next();
+  if (!whole || parts == 1) return whole;
   if (whole->device_data.any() || whole->device_label.any()) {
     Throw<DataError>("parts are of batches in host memory, not of arrays on devices");
   }
-  const auto part = PartOf(*whole, whole->samples + whole->pad, part_, parts_);
-  if (!part) return nullptr;
+  const auto own = PartOf(*whole, whole->samples + whole->pad, part, parts);
+  if (!own) return nullptr;
   auto batch = std::make_shared<Batch>();
   const auto take = [&](const std::vector<DataDesc>& descs, const std::vector<HostTensor>& from,
                         std::vector<HostTensor>* to) {
     for (size_t i = 0; i < from.size(); ++i) {
       const int axis = descs[i].BatchAxis();
-      to->push_back(axis >= 0 ? TakeRows(from[i], axis, part->rows) : from[i]);
+      to->push_back(axis >= 0 ? TakeRows(from[i], axis, own->rows) : from[i]);
     }
   };
-  take(source_->ProvideData(), whole->data, &batch->data);
-  take(source_->ProvideLabel(), whole->label, &batch->label);
-  batch->samples = part->samples;
-  batch->pad = std::ssize(part->rows) - part->samples;
-  for (const int64_t row : part->rows) {
-    if (!whole->index.empty()) batch->index.push_back(whole->index[static_cast<size_t>(row)]);
-  }
-  batch->first = whole->first.value_or(0) + part->rows[0];
+  take(ProvideData(), whole->data, &batch->data);
+  take(ProvideLabel(), whole->label, &batch->label);
+  TakePart(*own, *whole, batch.get());
   return batch;
+}
+
+void TakePart(const PartOfBatch& part, const Batch& whole, Batch* batch) {
+  std::vector<int64_t> index;
+  for (const int64_t row : part.rows) {
+    if (!whole.index.empty()) index.push_back(whole.index[static_cast<size_t>(row)]);
+  }
+  batch->index = std::move(index);
+  batch->first = whole.first.value_or(0) + part.rows[0];
+  batch->samples = part.samples;
+  batch->pad = std::ssize(part.rows) - part.samples;
 }
 
 }  // namespace bindery

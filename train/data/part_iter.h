@@ -3,8 +3,8 @@
 //   PartIter train(std::make_unique<ArrayIter>(data, labels, options), processes->rank(), processes->size());
 //
 // Together they train just the batches that one process would, with the same random numbers, and the state of one is
-// that of all, also for another number of parts. Each makes the whole batch first: where that is much work, as with
-// images, the source had better make its part alone (SampleIterOptions).
+// that of all, also for another number of parts. An ArrayIter makes the part alone; others make the whole batch first:
+// where that is much work, as with images, the source had better do so by itself (SampleIterOptions).
 //
 // Thread safety: none; one thread at a time.
 #pragma once
@@ -28,6 +28,8 @@ struct PartOfBatch {
   int64_t samples = 0;        // of these rows, the first ones
 };
 std::optional<PartOfBatch> PartOf(const Batch& batch, int64_t rows, int64_t part, int64_t parts);
+// Of what a batch says of its rows, what it says of these. `batch` may be `whole`.
+void TakePart(const PartOfBatch& part, const Batch& whole, Batch* batch);
 
 class PartIter : public DataIter {
  public:
@@ -39,7 +41,7 @@ class PartIter : public DataIter {
   int64_t batch_size() const override { return source_->batch_size() / parts_; }
   int64_t samples() const override { return source_->samples(); }
 
-  std::shared_ptr<const Batch> Next() override;
+  std::shared_ptr<const Batch> Next() override { return source_->NextPart(part_, parts_); }
   void Reset() override { source_->Reset(); }
 
   int64_t epoch() const override { return source_->epoch(); }

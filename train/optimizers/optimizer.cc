@@ -87,18 +87,22 @@ std::vector<std::string> Optimizer::state_names() const {
 
 void Optimizer::Update(DType dtype, UpdateArgs args, std::span<const void* const> grads, void* weight,
                        std::span<void* const> states, std::span<void* const> copies, int64_t n) const {
+  Update(dtype, args,
+         {.gradients = grads,
+          .weight = weight,
+          .new_weight = weight,
+          .states = states,
+          .new_states = states,
+          .copies = copies,
+          .elements = n});
+}
+
+void Optimizer::Update(DType dtype, UpdateArgs args, const UpdateArrays& arrays) const {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64)
     Throw("{} updates float32 or float64 parameters, got {}", name(), dtype);
   args.clip = options_.clip_gradient;
   args.settings = settings_;
-  kernel()(dtype, args,
-           {.gradients = grads,
-            .weight = weight,
-            .new_weight = weight,
-            .states = states,
-            .new_states = states,
-            .copies = copies,
-            .elements = n});
+  kernel()(dtype, args, arrays);
 }
 
 UpdateSquares Optimizer::Measure(DType dtype, UpdateArgs args, std::span<const void* const> grads, const void* weight,

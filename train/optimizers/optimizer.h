@@ -71,6 +71,8 @@ class Optimizer {
   // `args.squares`: what Measure gave of the whole parameter, if the rule goes by norms (measure()).
   void Update(DType dtype, UpdateArgs args, std::span<const void* const> grads, void* weight,
               std::span<void* const> states, std::span<void* const> copies, int64_t n) const;
+  // The same from and to arrays of any kind.
+  void Update(DType dtype, UpdateArgs args, const UpdateArrays& arrays) const;
   // Of elements 0..n-1, before any is updated; those of several ranges add up.
   UpdateSquares Measure(DType dtype, UpdateArgs args, std::span<const void* const> grads, const void* weight,
                         std::span<void* const> states, int64_t n) const;

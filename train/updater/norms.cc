@@ -9,7 +9,8 @@ namespace bindery {
 double Updater::Rescale() const {
   const double limit = optimizer_->options().clip_norm;
   if (limit <= 0) return rates_.rescale;
-  return rates_.rescale * flat::ClipFactor(gradients_.Total().direction, rates_.rescale, limit);
+  return rates_.rescale *
+         flat::ClipFactor(shared_ ? shared_->squares : gradients_.Total().direction, rates_.rescale, limit);
 }
 
 void Updater::OnDevices::AppendClipFactors() {

@@ -1,9 +1,6 @@
-// Updater, of several processes: gradients are summed over the devices of each, then over the processes, and a step goes
-// on with these sums as with the gradients of one device, on every process alike.
+// Updater, of several processes: what they must have in common, and what they say of their gradients.
 #include <algorithm>
-#include <iterator>
 
-#include "engine/collective.h"
 #include "train/updater/divisor.h"
 #include "train/updater/updater.h"
 
@@ -47,37 +44,9 @@ std::vector<double> Updater::Shared::Hear(std::span<const ProcessExchange::Word>
   rescale = means ? 1 / processes : divides ? 1 / all : 1;
   std::vector<double> weights;
   for (const ProcessExchange::Word& word : words) {
-    weights.push_back(means ? static_cast<double>(word.samples) * word.weight * processes / all : 1);
+    if (means) weights.push_back(static_cast<double>(word.samples) * word.weight * processes / all);
   }
   return weights;
-}
-
-void Updater::AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device home, StepParts* parts) {
-  std::vector<Bucket> buckets;
-  ProcessExchange::Options exchange{.name = "sum over processes", .device = home, .together = {committed_}};
-  for (BlockState& block : blocks_) {
-    const ParameterStore::Block& stored = StoredBlock(block);
-    if (block.by_rows) {
-      Throw(
-          "parameter \"{}\": its gradient is kept by rows, but processes sum whole gradients: bind without "
-          "sparse_gradients",
-          block.pieces[0].name);
-    }
-    if (block.dtype != DType::kFloat32 && block.dtype != DType::kFloat64) {
-      Throw("parameter \"{}\" is {}: processes sum float32 and float64", block.pieces[0].name, block.dtype);
-    }
-    block.sum = Tensor(group_->engine(), home, block.dtype, Shape{stored.elements});
-    buckets.push_back({.sources = stored.gradients, .replicas = {block.sum}});
-    exchange.values.push_back(block.sum);
-  }
-  MemoryCollectives(group_->engine(), kvstore_->type() == KVStoreType::kDevice)
-      ->Append(Collective::kAllReduceSum, "sum over devices", std::move(buckets), parts);
-  std::ranges::copy_if(gates, std::back_inserter(exchange.own), [&](const VarPtr& gate) { return gate != committed_; });
-  shared_->means = !divide_by_samples_;
-  shared_->divides = !optimizer_->options().rescale_gradient;
-  exchange.hear = [shared = shared_](std::span<const ProcessExchange::Word> words) { return shared->Hear(words); };
-  // What failed here is told before what the others failed by.
-  outcome_.push_back(ProcessExchange(group_->engine(), processes_).Append(std::move(exchange), parts));
 }
 
 std::shared_ptr<const ProcessExchange::Word> Updater::WordOf(int64_t samples) const {

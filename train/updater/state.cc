@@ -61,6 +61,7 @@ void Updater::ForEachParameter(const BlockState& block, const Visit& visit) cons
 }
 
 std::vector<HostTensor> Updater::Gather(const BlockState& block) const {
+  if (shared_) return shared_->states[static_cast<size_t>(&block - blocks_.data())];
   std::vector<HostTensor> states;
   for (size_t i = 0, count = StateNames().size(); i < count; ++i) {
     HostTensor& whole = states.emplace_back(block.dtype, Shape{block.states.back().end});
@@ -95,6 +96,7 @@ void Updater::Recount() const {
 HostTensorMap Updater::State() const {
   Wait();
   Recount();
+  KeepState();
   HostTensorMap state;
   const std::vector<std::string> names = StateNames();
   for (const BlockState& block : blocks_) {
@@ -154,13 +156,14 @@ void Updater::SetState(const HostTensorMap& state) {
   Wait();
   Recount();
   run_->resumed = true;
+  if (shared_) shared_->states.clear();
   verdict_->committed = 0;
   Recount();
   const std::vector<std::string> names = StateNames();
   for (const BlockState& block : blocks_) {
     std::vector<HostTensor> states;
     for (size_t i = 0; i < names.size(); ++i) {
-      HostTensor& whole = states.emplace_back(block.dtype, Shape{block.states.back().end});
+      HostTensor& whole = states.emplace_back(block.dtype, Shape{StoredBlock(block).elements});
       ForEachParameter(block, [&](const StoredParameter& p) {
         ToStorage(state.at(StateName(p.name, names[i])), p.format,
                   static_cast<char*>(whole.raw()) + p.offset * SizeOf(p.dtype));

@@ -172,6 +172,7 @@ void Updater::Apply(int64_t samples) {
     }
   }
   ++run_->step;
+  if (shared_) shared_->states.clear();
   if (!blocks_.empty()) {
     group_->SetRates(RatesOf(run_->step, samples));
     const auto word = WordOf(samples);

@@ -1,7 +1,6 @@
 #include "train/updater/updater.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/log.h"
@@ -14,6 +13,7 @@
 #include "symbol/ops/fixed_gamma.h"
 #include "symbol/ops/loss.h"
 #include "train/updater/divisor.h"
+#include "train/updater/host_range.h"
 #include "train/updater/micro_batches.h"
 #include "train/updater/rows.h"
 
@@ -35,43 +35,6 @@ void ThrowNotFinite(const std::string& parameter, int64_t element, double value)
   Throw<NumericError>("the gradient of \"{}\" is not finite: element {}, as it is stored, is {}", parameter, element,
                       value);
 }
-
-// Elements begin..end-1 of a block, as a reduction on the host has them.
-struct Updater::Range {
-  // The same from some element on.
-  struct Addresses {
-    std::array<const void*, kMaxDevices> gradients;
-    std::array<void*, kMaxDevices> replicas;
-    std::array<void*, kMaxUpdateStates + 1> states;  // the optimizer's, then the average
-  };
-
-  Addresses At(int64_t element) const {
-    Addresses at;
-    const int64_t size = SizeOf(block.dtype), offset = (element - begin) * size;
-    for (size_t d = 0; d < gradients.size(); ++d) at.gradients[d] = static_cast<const char*>(gradients[d]) + offset;
-    for (size_t d = 0; d < replicas.size(); ++d) at.replicas[d] = static_cast<char*>(replicas[d]) + offset;
-    for (size_t i = 0; i < states.size(); ++i) at.states[i] = static_cast<char*>(states[i].data()) + element * size;
-    return at;
-  }
-  std::span<void* const> StatesOf(const Addresses& at) const { return {at.states.data(), optimizer_states}; }
-  // visit(piece, begin, end) for what the range has of the block's parameters.
-  template <class Visit>
-  void ForEachPiece(const Visit& visit) const {
-    auto piece = std::lower_bound(block.pieces.begin(), block.pieces.end(), begin,
-                                  [](const Piece& p, int64_t at) { return p.end <= at; });
-    for (; piece != block.pieces.end() && piece->begin < end; ++piece) {
-      visit(*piece, std::max(begin, piece->begin), std::min(end, piece->end));
-    }
-  }
-
-  int bucket = 0;
-  const BlockState& block;
-  int64_t begin = 0, end = 0;
-  std::span<const void* const> gradients;
-  std::span<void* const> replicas;
-  size_t optimizer_states = 0;
-  const std::vector<Tensor>& states = block.states[0].slots[0];
-};
 
 Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
     : group_(group), stages_(group->stages()),
@@ -139,6 +102,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
     if (!on_devices()) AppendPublish({committed_}, &parts);
     commit_.emplace_back(group_->engine(), std::move(parts));
   }
+  if (processes_) shared_->offer = processes_->Offer([this] { return OwnStates(); });
 }
 
 Updater::~Updater() {
@@ -149,6 +113,7 @@ Updater::~Updater() {
   } catch (...) {
     // Called from inside an operation, where nobody can wait.
   }
+  if (processes_) processes_->Withdraw(shared_->offer);
 }
 
 void Updater::GoOnWith(const Updater& other) {
@@ -261,7 +226,7 @@ void Updater::Prepare() {
       store_ || processes_ || for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
   if (!on_host && stages_.size() == 1 && stages_[0]->devices().size() == 1) alone_ = stages_[0]->devices()[0];
   if (!alone_) gates.insert(gates.end(), {refused_, committed_});
-  StepParts parts = on_host ? HostParts(std::move(gates)) : DeviceParts(gates);
+  StepParts parts = processes_ ? ProcessParts(gates) : on_host ? HostParts(std::move(gates)) : DeviceParts(gates);
   update_ = StepRange(group_->engine(), std::move(parts), on_devices() ? outcome_ : std::vector<VarPtr>());
 }
 
@@ -274,16 +239,37 @@ bool Updater::IsNearOneCore() const {
   return elements <= kMost && std::ranges::all_of(stages_, [](auto* stage) { return IsForOneThread(stage->plan()); });
 }
 
+Device Updater::Home() const {
+  const Device first = stages_[0]->devices()[0];
+  return HostAddressable(first) ? first : Cpu();
+}
+
+VarPtr Updater::AppendRates(std::vector<VarPtr> reads, std::vector<VarPtr> firsts, StepParts* parts) {
+  const Device home = Home();
+  const Tensor rates =
+      AppendFetch(group_->engine(), "step rates", {stages_[0]->executors()[0]->Rates()}, home, parts).front();
+  reads.push_back(rates.var());
+  // After the last update and before the next.
+  parts->push_back({.name = "step rates",
+                    .device = home,
+                    .reads = std::move(reads),
+                    .updates = std::move(firsts),
+                    .run = [this, rates](const OpContext&) {
+                      rates_ = *static_cast<const StepRates*>(rates.data());
+                      if (shared_) rates_.rescale *= shared_->rescale;
+                    }});
+  return rates.var();
+}
+
 StepParts Updater::HostParts(std::vector<VarPtr> gates) {
-  const Device first = stages_[0]->devices()[0], home = HostAddressable(first) ? first : Cpu();
+  const Device home = Home();
   std::vector<Bucket> buckets;
   std::vector<VarPtr> firsts;  // of each block, the first replica
   StepParts parts;
-  if (processes_) AppendSumsOfProcesses(gates, home, &parts);
   for (BlockState& block : blocks_) {
     const ParameterStore::Block& stored = StoredBlock(block);
     if (store_) AppendSumsOfStore(&block, home, &parts);
-    const std::vector<Tensor> sums = store_ || processes_ ? std::vector{block.sum} : stored.gradients;
+    const std::vector<Tensor> sums = store_ ? std::vector{block.sum} : stored.gradients;
     if (!block.by_rows) buckets.push_back({.sources = sums, .replicas = stored.values});
     if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
     if (steps_of_) continue;
@@ -299,98 +285,17 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   };
   ReductionHooks hooks{.looks = {on_range(&Updater::LookAtGradients)}, .gates = std::move(gates)};
   if (optimizer_->measure()) hooks.looks.push_back(on_range(&Updater::Measure));
-  const Tensor rates =
-      AppendFetch(group_->engine(), "step rates", {stages_[0]->executors()[0]->Rates()}, home, &parts).front();
-  hooks.gates.push_back(rates.var());
-  std::vector<VarPtr> heard = {rates.var()};
-  if (processes_) heard.push_back(blocks_[0].sum.var());
-  // After the last update and before the next: both update these replicas.
-  parts.push_back({.name = "step rates",
-                   .device = home,
-                   .reads = std::move(heard),
-                   .updates = std::move(firsts),
-                   .run = [this, rates](const OpContext&) {
-                     rates_ = *static_cast<const StepRates*>(rates.data());
-                     if (shared_) rates_.rescale *= shared_->rescale;
-                   }});
+  hooks.gates.push_back(AppendRates({}, std::move(firsts), &parts));
   AppendSumsOfRows(&hooks.gates, &parts);
   const std::vector<VarPtr> all_gates = hooks.gates;
   if (!buckets.empty()) {
-    Reduction reduction = kvstore_->MakeReduction(std::move(buckets), on_range(&Updater::UpdateRange),
-                                                  IsNearOneCore() ? 1 : group_->threads_per_device(), std::move(hooks));
+    Reduction reduction =
+        kvstore_->MakeReduction(std::move(buckets), on_range(&Updater::UpdateRange), ThreadsOfHost(), std::move(hooks));
     std::ranges::move(reduction.parts, std::back_inserter(parts));
     std::ranges::move(reduction.outcome, std::back_inserter(outcome_));
   }
   AppendUpdatesOfRows(all_gates, &parts);
   return parts;
-}
-
-void Updater::LookAtGradients(const Range& range) {
-  constexpr int64_t kPart = 4096;  // elements; a sum of them stays in the first cache
-  const DType dtype = range.block.dtype;
-  const bool clips = optimizer_->options().clip_norm > 0;
-  range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
-    double squares = 0;
-    for (int64_t from = begin; from < end; from += kPart) {
-      const int64_t count = std::min(kPart, end - from);
-      const Range::Addresses at = range.At(from);
-      if (!clips && flat::SumIsFinite(dtype, {at.gradients.data(), range.gradients.size()}, count)) continue;
-      alignas(64) char sum[kPart * sizeof(double)];
-      const void* gradient = at.gradients[0];
-      if (range.gradients.size() > 1) {
-        flat::Sum(dtype, {at.gradients.data(), range.gradients.size()}, sum, count);
-        gradient = sum;
-      }
-      StepStatus status;
-      flat::CheckFinite(dtype, gradient, count, 0, from - piece.begin, &status);
-      if (status.kind != StepStatus::kGood) {
-        verdict_->overflowed = true;
-        ThrowNotFinite(piece.name, status.element, status.value);
-      }
-      if (clips) squares += flat::SumOfSquares(dtype, gradient, count);
-    }
-    if (clips) gradients_.Set(range.bucket, begin, {.direction = squares});
-  });
-}
-
-UpdateArgs Updater::ArgsOf(const Piece& piece, double rescale) const {
-  return {.step = rates_.step,
-          .learning_rate = rates_.learning_rate * piece.multipliers.lr,
-          .weight_decay = optimizer_->options().weight_decay * piece.multipliers.wd,
-          .rescale = rescale};
-}
-
-void Updater::Measure(const Range& range) {
-  const double rescale = Rescale();  // once for all pieces: there may be thousands
-  range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
-    if (!piece.measured()) return;
-    const Range::Addresses at = range.At(begin);
-    measured_.Set(
-        range.bucket, begin,
-        optimizer_->Measure(range.block.dtype, ArgsOf(piece, rescale), {at.gradients.data(), range.gradients.size()},
-                            at.replicas[0], range.StatesOf(at), end - begin));
-  });
-}
-
-void Updater::UpdateRange(const Range& range) {
-  const double rescale = Rescale();
-  range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
-    const Range::Addresses at = range.At(begin);
-    UpdateArgs args = ArgsOf(piece, rescale);
-    args.squares = measured_.Total(range.bucket, piece.begin, piece.end);
-    optimizer_->Update(range.block.dtype, args, {at.gradients.data(), range.gradients.size()}, at.replicas[0],
-                       range.StatesOf(at), {at.replicas.data() + 1, range.replicas.size() - 1}, end - begin);
-    if (!average_) return;
-    const std::span<void* const> average(&at.states[range.optimizer_states], 1);
-    const void* const no_gradient[] = {at.replicas[0]};
-    average_->kernel(range.block.dtype, AverageArgs(rates_.step),
-                     {.gradients = no_gradient,
-                      .weight = at.replicas[0],
-                      .new_weight = at.replicas[0],
-                      .states = average,
-                      .new_states = average,
-                      .elements = end - begin});
-  });
 }
 
 }  // namespace bindery

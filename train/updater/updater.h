@@ -29,10 +29,12 @@
 // a rule does where the gradient is zero (decay, momentum) waits until a row is touched.
 //
 // Processes (kvstore/processes.h). A step is one of all processes: of the samples of all of them, and committed by all
-// or by none. Whoever has failed says so in the exchange, and an exchange that does not come about fails the step.
+// or by none. Whoever has failed says so in the exchange, and an exchange that does not come about fails the step. Each
+// process updates ranges of the elements of its own (train/updater/process_update.cc).
 //
-// One optimizer state, not one per device: each element's is on one of them. Nor one per group, where groups share
-// their parameters (UpdaterOptions::steps_of). Thread safety: one thread at a time, of updaters that share steps, too.
+// One optimizer state, not one per device or process: each element's is on one of them. Nor one per group, where groups
+// share their parameters (UpdaterOptions::steps_of). Thread safety: one thread at a time, of updaters that share steps,
+// too.
 #pragma once
 
 #include <atomic>
@@ -41,6 +43,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -178,8 +181,11 @@ class Updater {
   const Schedule& schedule() const { return *schedule_; }
 
   // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Throws DeviceError if it lies on a device
-  // that is lost. Check and Set throw CheckpointError for missing, unknown or misshapen ones; nothing has changed then.
+  // that is lost. Of several processes any may want it, while the others train, or go on to: they give theirs when they
+  // next exchange something. Throws what Processes::Ask does. KeepState: until the next step none has to be asked.
+  // Check and Set throw CheckpointError for missing, unknown or misshapen ones; nothing has changed then.
   HostTensorMap State() const;
+  void KeepState() const;
   void CheckState(const HostTensorMap& state) const;
   void SetState(const HostTensorMap& state);
   // The averages of all that is trained, by parameter; waits. Empty without UpdaterOptions::average, and before the
@@ -206,7 +212,7 @@ class Updater {
   struct StateRange {
     int64_t begin = 0, end = 0;
     std::vector<Tensor> slots[2] = {};  // each flat; of the second, see DeviceUpdate: none where states are in place
-    Tensor committed = {};              // int64, which slot holds
+    Tensor committed = {};              // on devices: int64, how often the slots have changed places
   };
   struct BlockState {
     DataParallelExecutorGroup* stage = nullptr;  // whose it is
@@ -214,10 +220,15 @@ class Updater {
     DType dtype = DType::kFloat32;               // kept here: the store may grow while a step runs
     bool by_rows = false;                        // a table; those come after all others
     std::vector<Piece> pieces = {};              // in order
-    std::vector<StateRange> states = {};         // in order, together the whole block
+    std::vector<StateRange> states = {};         // in order, together the whole block; with processes, this one's
     // With a store of the user's: what it sums, by piece; and these sums, one behind the other as the gradients are.
     std::vector<std::shared_ptr<const ExchangedValue>> exchanged = {};
-    Tensor sum = {};  // with processes, too
+    // With processes, too: sums over the devices of this one, if it has several, and then all new values.
+    Tensor sum = {};
+    // With processes: of this one's ranges, one behind the other. What `states` has are slices of the last.
+    Tensor own_sum = {}, own_values = {};
+    std::vector<Tensor> own_states[2] = {};
+    int64_t first_place = 0;  // of its pieces, among those of all blocks
   };
   // What the steps of updaters that go on with each other's have in common.
   struct Run {
@@ -241,9 +252,17 @@ class Updater {
     bool divides = true;  // does the update, by samples, without a rescale of its own?
     double rescale = 1;   // of the sums
     std::atomic<int64_t> asked_at{kNever};
-    std::vector<double> Hear(std::span<const ProcessExchange::Word> words);  // the processes' weights
+    std::mutex mutex = {};                             // guards, while ranges are looked at:
+    StepStatus status = {};                            // of this process's own
+    double squares = 0;                                // of all gradients
+    std::vector<UpdateSquares> measured = {};          // by place, of all
+    std::vector<std::vector<HostTensor>> states = {};  // of all, by block, as they are kept; none: to be asked for
+    int64_t offer = 0;                                 // of its states
+    void Note(int64_t place, StepStatus bad);
+    std::vector<double> Hear(std::span<const ProcessExchange::Word> words);  // the processes' weights; empty: 1
   };
   class OnDevices;                                                           // devices.cc
+  class InProcesses;                                                         // process_update.cc
   class Table;                                                               // rows.cc
   int64_t CheckMicroBatches(std::span<const BatchPtr> micro_batches) const;  // returns their samples
   // Forward and backward of a step of `samples`: one micro-batch after the other, or its only batch in blocks.
@@ -269,11 +288,19 @@ class Updater {
   }
   StepRates RatesOf(int64_t step, int64_t samples) const;
   bool IsNearOneCore() const;
+  int ThreadsOfHost() const { return IsNearOneCore() ? 1 : group_->threads_per_device(); }
+  Device Home() const;  // where the host updates
+  // `reads`: what it comes after, besides; `firsts`: of each block, what updates change. Returns what it waits for.
+  VarPtr AppendRates(std::vector<VarPtr> reads, std::vector<VarPtr> firsts, StepParts* parts);
   StepParts HostParts(std::vector<VarPtr> gates);
   void AppendSumsOfStore(BlockState* block, Device home, StepParts* parts);  // store_sums.cc
   void CheckProcesses() const;                                               // process_sums.cc
   void CheckSameLayout() const;
-  void AppendSumsOfProcesses(const std::vector<VarPtr>& gates, Device home, StepParts* parts);
+  StepParts ProcessParts(const std::vector<VarPtr>& gates);          // process_update.cc
+  void CheckStatuses(std::span<const ProcessExchange::Word> words);  // throws NumericError for what is not finite
+  void ShareSquares(Processes* processes);
+  void ShareMeasures(Processes* processes);
+  std::vector<Processes::Shared> OwnStates() const;                            // that hold
   std::shared_ptr<const ProcessExchange::Word> WordOf(int64_t samples) const;  // of the present step
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
   void AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts);
@@ -282,9 +309,13 @@ class Updater {
   bool on_devices() const { return forgive_on_devices_.num_operations() > 0; }
   std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
   struct Range;  // updater.cc
+  static int64_t PlaceOf(const BlockState& block, const Piece& piece) {
+    return block.first_place + (&piece - block.pieces.data());
+  }
   void LookAtGradients(const Range& range);
   void Measure(const Range& range);
   void UpdateRange(const Range& range);
+  UpdateSquares SquaresOf(const Range& range, const Piece& piece) const;
   // Of an update on the host; `rescale` is Rescale(), of all gradients.
   UpdateArgs ArgsOf(const Piece& piece, double rescale) const;
   double Rescale() const;
