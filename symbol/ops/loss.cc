@@ -96,6 +96,11 @@ void CheckSVM(const AnyAttrs& any) {
   rule::CheckFinite("regularization", any.get<SVMOutputAttrs>().regularization);
 }
 
+std::optional<WholeNumbers> AnyWhole(const AnyAttrs&, std::span<const Shape>) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  return WholeNumbers{.low = -kMost, .high = kMost};
+}
+
 void CheckMakeLoss(const AnyAttrs& any) {
   rule::CheckFinite("grad_scale", any.get<MakeLossAttrs>().grad_scale);
   rule::CheckFinite("valid_thresh", any.get<MakeLossAttrs>().valid_thresh);
@@ -248,6 +253,7 @@ const OpDef& SVMOutputOp() {
       .attrs_type = &AttrsOf<SVMOutputAttrs>(),
       .inputs = {"data", "label"},
       .infer = InferSVM,
+      .asks = {{.input = "label", .range = AnyWhole, .in_training = true}},
       .check = CheckSVM,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
