@@ -29,8 +29,8 @@ std::optional<PartOfBatch> PartOf(const Batch& batch, int64_t rows, int64_t part
 }
 
 PartIter::PartIter(std::unique_ptr<DataIter> source, int64_t part, int64_t parts)
-    : source_(std::move(source)), part_(part), parts_(parts) {
-  CheckPart(part_, parts_, source_->batch_size());
+    : WrappedIter(std::move(source)), part_(part), parts_(parts) {
+  CheckPart(part_, parts_, wrapped().batch_size());
 }
 
 std::vector<DataDesc> PartIter::Describe(std::vector<DataDesc> arrays) const {
@@ -42,7 +42,7 @@ std::vector<DataDesc> PartIter::Describe(std::vector<DataDesc> arrays) const {
 }
 
 std::shared_ptr<const Batch> PartIter::Next() {
-  const BatchPtr whole = source_->Next();
+  const BatchPtr whole = WrappedIter::Next();
   if (!whole || parts_ == 1) return whole;
   if (whole->device_data.any() || whole->device_label.any()) {
     Throw<DataError>("parts are of batches in host memory, not of arrays on devices");
@@ -57,8 +57,8 @@ std::shared_ptr<const Batch> PartIter::Next() {
       to->push_back(axis >= 0 ? TakeRows(from[i], axis, part->rows) : from[i]);
     }
   };
-  take(source_->ProvideData(), whole->data, &batch->data);
-  take(source_->ProvideLabel(), whole->label, &batch->label);
+  take(WrappedIter::ProvideData(), whole->data, &batch->data);
+  take(WrappedIter::ProvideLabel(), whole->label, &batch->label);
   batch->samples = part->samples;
   batch->pad = std::ssize(part->rows) - part->samples;
   for (const int64_t row : part->rows) {
