@@ -265,6 +265,8 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
             std::string::npos)
       << skipped;
   EXPECT_TRUE(skipped.out.starts_with("5 samples, of which 1 damaged and skipped: ")) << skipped;
+  EXPECT_EQ(Succeeds({"test", "--weights", "cut.prototxt", "--data", "data.prototxt", "--batch-size", "1"}).out,
+            skipped.out);  // of one batch nothing is left
   EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).out)
                 .at("skipped"),
             1);
