@@ -51,6 +51,7 @@
 #include "train/data/samples/sample_iter.h"
 #include "train/data/tables/csv.h"
 #include "train/data/text.h"
+#include "train/data/wrapped_iter.h"
 #include "train/events/event_writer.h"
 #include "train/events/tensorboard.h"
 #include "train/extensions/guards.h"

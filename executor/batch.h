@@ -44,9 +44,12 @@ class DeviceArrays {
     for (const Tensor& array : whole) Set(arrays_.size(), {array});
   }
   DeviceArrays(std::vector<std::vector<Tensor>> pieces) : arrays_(std::move(pieces)) {}  // OutputsPerDevice()
-  void Set(size_t i, std::vector<Tensor> pieces) {
+  // `on_host`: what the pieces show, if that is the host's memory and nobody writes it: its values are looked at.
+  void Set(size_t i, std::vector<Tensor> pieces, std::shared_ptr<const HostTensor> on_host = nullptr) {
     if (arrays_.size() <= i) arrays_.resize(i + 1);
     arrays_[i] = std::move(pieces);
+    if (on_host_.size() <= i) on_host_.resize(i + 1);
+    on_host_[i] = std::move(on_host);
   }
   size_t size() const { return arrays_.size(); }
   bool any() const {
@@ -55,9 +58,11 @@ class DeviceArrays {
   const std::vector<Tensor>* Find(size_t i) const {  // nullptr: not given
     return i < arrays_.size() && !arrays_[i].empty() ? &arrays_[i] : nullptr;
   }
+  const HostTensor* OnHost(size_t i) const { return i < on_host_.size() ? on_host_[i].get() : nullptr; }
 
  private:
   std::vector<std::vector<Tensor>> arrays_;
+  std::vector<std::shared_ptr<const HostTensor>> on_host_;  // maybe shorter
 };
 
 // The arrays' extents at their batch axes are samples + pad.

@@ -96,8 +96,8 @@ void DataParallelExecutorGroup::SetWorkload(const std::vector<double>& workload)
 
 // --- running ---
 
-int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
-  return feeder_.ShapesOf(batch, mode, &batch_shapes_).value_or(1);
+int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode, bool values) const {
+  return feeder_.CheckBatch(batch, mode, &batch_shapes_, values).value_or(1);
 }
 
 void DataParallelExecutorGroup::SetRates(const StepRates& rates) {

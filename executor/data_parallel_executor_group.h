@@ -65,8 +65,8 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // Forward in training mode and Backward, at once: what a step consists of. Throws what either does.
   void ForwardBackward(const BatchPtr& batch) override;
   // The samples that Forward would compute, of a batch without batch axis 1. Throws what Forward does for a batch that
-  // does not fit.
-  int64_t CheckBatch(const Batch& batch, Mode mode) const override;
+  // does not fit; without a look at its `values` if these are known to be good.
+  int64_t CheckBatch(const Batch& batch, Mode mode, bool values = true) const override;
   // One batch per device, in place of splitting: at least one sample each, and labels for all or for none. nullptr: the
   // device sits out, but not all of them.
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt) override;

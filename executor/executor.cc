@@ -77,7 +77,14 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options, std::sh
   }
   executor_ =
       std::make_unique<DeviceExecutor>(engine_, store_, 0, arena ? arena : Arena::Make(options_.device, engine_));
-  current_ = &For(options_.for_training ? Mode::kTrain : Mode::kPredict);
+  current_ = &For(mode());
+  std::vector<DataDesc> inputs = options_.inputs;
+  for (size_t i = 0; i < arg_names_.size(); ++i) {
+    if (!is_input_[i] || std::ranges::count(inputs, arg_names_[i], &DataDesc::name) > 0) continue;
+    const ValueType& type = plan().arguments[i].type;
+    inputs.push_back({.name = arg_names_[i], .shape = type.shape, .dtype = type.dtype});
+  }
+  ranges_.emplace(symbol_, signature_, std::move(inputs), options_.for_training);
 }
 
 Executor::~Executor() = default;
@@ -235,7 +242,7 @@ std::unique_ptr<Executor> Executor::Reshape(const std::vector<DataDesc>& inputs)
 // --- running ---
 
 void Executor::Forward(std::optional<Mode> wanted) {
-  const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
+  const Mode mode = wanted.value_or(this->mode());
   Bound& bound = For(mode);
   const std::shared_ptr<StepInput> input = step_inputs_.Take();
   input->block = steps_.Next(mode, samples_, options_.seed, false);
@@ -249,8 +256,8 @@ void Executor::Forward(std::optional<Mode> wanted) {
 }
 
 void Executor::Forward(const HostTensorMap& inputs, std::optional<Mode> mode) {
-  for (const auto& [name, value] : inputs) ArrayToSet(name, value.shape());
-  for (const auto& [name, value] : inputs) SetInput(name, value);
+  for (const auto& [name, value] : inputs) ArrayToSet(name, value, mode.value_or(this->mode()));
+  for (const auto& [name, value] : inputs) ArgumentArray(name).CopyFrom(value);
   Forward(mode);
 }
 
@@ -340,6 +347,12 @@ Tensor Executor::ArrayToSet(const std::string& name, const Shape& value) const {
   const Tensor array = ArgumentArray(name);
   if (array.shape() == value) return array;
   Throw<ShapeError>("input \"{}\": expected {}, got {}; Reshape binds for other shapes", name, array.shape(), value);
+}
+
+Tensor Executor::ArrayToSet(const std::string& name, const HostTensor& value, Mode mode) {
+  Tensor array = ArrayToSet(name, value.shape());
+  ranges_->Check(name, value, samples_, mode);
+  return array;
 }
 
 void Executor::SetInput(const std::string& name, const Tensor& value) {

@@ -30,6 +30,7 @@
 
 #include "engine/memory/payload_pool.h"
 #include "executor/batch.h"
+#include "executor/group/input_ranges.h"
 #include "executor/group/options.h"
 #include "executor/group/step.h"
 #include "executor/step_counter.h"
@@ -90,7 +91,9 @@ class Executor {
   Tensor OutputArray(int index) const;
 
   // --- from and to the host; what returns a value waits ---
-  void SetInput(const std::string& name, const HostTensor& value) { ArrayToSet(name, value.shape()).CopyFrom(value); }
+  // Throws SampleError for a value that does not survive its cast, or that an operator cannot take in the mode that it
+  // is bound for, or Forward is told.
+  void SetInput(const std::string& name, const HostTensor& value) { ArrayToSet(name, value, mode()).CopyFrom(value); }
   void SetInput(const std::string& name, const Tensor& value);
   // Unknown and missing names are errors (Error), unless allowed. Casts to the bound dtype.
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux = {}, const SetParamsOptions& options = {}) {
@@ -126,7 +129,9 @@ class Executor {
   void DescribeArrays(bool share_blocks);
   void Hold(const Plan& plan);
   Bound& For(Mode mode);
+  Mode mode() const { return options_.for_training ? Mode::kTrain : Mode::kPredict; }  // unless said otherwise
   Tensor ArrayToSet(const std::string& name, const Shape& value) const;
+  Tensor ArrayToSet(const std::string& name, const HostTensor& value, Mode mode);
   void CheckRan(const char* what) const;
 
   const Symbol symbol_;
@@ -146,6 +151,7 @@ class Executor {
   bool ran_forward_ = false, ran_backward_ = false;  // since
   StepCounter steps_;
   PayloadPool<StepInput> step_inputs_;
+  std::optional<InputRanges> ranges_;  // of inputs, and labels that nobody described
 };
 
 }  // namespace bindery

@@ -56,7 +56,7 @@ class ExecutorGroup {
     Forward(std::make_shared<const Batch>(std::move(batch)), mode);
   }
   virtual void ForwardBackward(const BatchPtr& batch) = 0;
-  virtual int64_t CheckBatch(const Batch& batch, Mode mode) const = 0;
+  virtual int64_t CheckBatch(const Batch& batch, Mode mode, bool values = true) const = 0;
   void Backward() { RunBackward({}); }
   void Backward(const std::vector<HostTensor>& head_gradients);
   void Backward(const std::map<std::string, HostTensor>& head_gradients);

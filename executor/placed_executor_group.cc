@@ -7,7 +7,6 @@
 #include "base/names.h"
 #include "engine/backend.h"
 #include "engine/team.h"
-#include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
@@ -55,6 +54,7 @@ PlacedExecutorGroup::PlacedExecutorGroup(const Symbol& symbol, const GroupOption
     if (!owners_.contains(name)) Throw<ModelError>("\"{}\" is no parameter of a stage: describe it as a label", name);
   }
   ranges_ = spec_.Split(spec_.SamplesOf(spec_.InputShapes()));
+  SetStepOfAll();
 }
 
 PlacedExecutorGroup::~PlacedExecutorGroup() = default;
@@ -96,17 +96,7 @@ const std::vector<Device>& PlacedExecutorGroup::DevicesOfStage(int stage) const 
 // Gradients come back to values that follow from something that has one.
 void PlacedExecutorGroup::FindWanted() {
   const Graph& graph = cut_->graph();
-  std::vector<bool> wanted(graph.nodes.size());
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = *graph.nodes[n];
-    if (node.is_variable()) {
-      const int position = spec_.Find(node.name());
-      wanted[n] = position >= 0 && spec_.signature.arguments[static_cast<size_t>(position)].request != GradReq::kNull;
-    } else if (!node.op().blocks_gradient) {
-      wanted[n] = std::ranges::any_of(
-          node.inputs(), [&](const Entry& input) { return wanted[static_cast<size_t>(graph.IndexOf(input.node))]; });
-    }
-  }
+  const std::vector<bool> wanted = TrainedNodes(graph, spec_.signature);
   for (const Stages::Crossing& crossing : cut_->crossings()) {
     returns_.push_back(spec_.options.for_training && wanted[static_cast<size_t>(graph.IndexOf(crossing.value.node))]);
   }
@@ -191,12 +181,14 @@ void PlacedExecutorGroup::SetStepOfAll() {
 
 void PlacedExecutorGroup::SetStep(const StepNumber& step) {
   step_ = step;
+  feeder_.SetStep(step);
+  step_.checked = true;
   counts_ = false;
   SetStepOfAll();
 }
 
-int64_t PlacedExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
-  return feeder_.ShapesOf(batch, mode, &shapes_).value_or(1);
+int64_t PlacedExecutorGroup::CheckBatch(const Batch& batch, Mode mode, bool values) const {
+  return feeder_.CheckBatch(batch, mode, &shapes_, values).value_or(1);
 }
 
 void PlacedExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {

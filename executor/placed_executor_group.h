@@ -42,7 +42,7 @@ class PlacedExecutorGroup final : public ExecutorGroup {
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt) override;
   using ExecutorGroup::Forward;
   void ForwardBackward(const BatchPtr& batch) override;
-  int64_t CheckBatch(const Batch& batch, Mode mode) const override;
+  int64_t CheckBatch(const Batch& batch, Mode mode, bool values = true) const override;
   using ExecutorGroup::Backward;
   void SetStep(const StepNumber& step) override;
   void SetRates(const StepRates& rates) override;
@@ -131,7 +131,7 @@ class PlacedExecutorGroup final : public ExecutorGroup {
   std::vector<bool> returns_;          // by crossing: does a gradient come back?
   Feeder feeder_;                      // checks batches
   Merger merger_;                      // of input gradients
-  StepNumber step_;                    // of the next training run
+  StepNumber step_{.checked = true};   // of the next training run; stages get parts of batches that were checked here
   bool counts_ = true;                 // by itself: nobody has set the step
   std::vector<SampleRange> ranges_;    // of the last batch, and its mode
   Mode mode_ = Mode::kPredict;

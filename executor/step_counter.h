@@ -21,6 +21,7 @@ struct StepNumber {
   // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
   // Whoever makes the step commits it (AppendPublish).
   bool tentative = false;
+  bool checked = false;  // whoever runs batches has looked at their values (ExecutorGroup::CheckBatch)
   // Not the first run of the step. Unset, a run by hand: so where gradients are added to those of the runs before.
   std::optional<bool> continues = {};
 };
@@ -35,6 +36,7 @@ class StepCounter {
   // What was run has been applied: the next run begins a step, also where nobody sets it.
   void End() { begun_ = false; }
   bool tentative() const { return step_ && step_->tentative; }
+  bool checked() const { return step_ && step_->checked; }
 
   // Of the next run, of a batch of `samples`; `adds_up`: its gradients are added to those of the runs before.
   StepBlock Next(Mode mode, int64_t samples, uint64_t seed, bool adds_up) {

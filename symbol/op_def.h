@@ -2,6 +2,7 @@
 // (executor/kernels); saving, printing, shapes, gradients, memory reuse and tests derive from here.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <span>
@@ -127,6 +128,28 @@ struct BindContext {
   int devices = 1;
 };
 
+// Whole numbers from `low` to `high`, and maybe one besides: of a label that is ignored, say.
+struct WholeNumbers {
+  double low = 0, high = 0;
+  std::optional<double> besides = {};
+  static WholeNumbers UpTo(int64_t high, int64_t low = 0) {
+    return {.low = static_cast<double>(low), .high = static_cast<double>(high)};
+  }
+  bool Has(double value) const {
+    return (value >= low && value <= high && value == std::floor(value)) || value == besides;
+  }
+};
+
+// What an input has to be: classes, lengths, numbers of rows. Kernels refuse others, with DataError; and where a batch
+// brings the input as it is, whoever is given the batch refuses it before it is on its way, by sample (docs/step.md).
+struct AskedNumbers {
+  std::string input = {};
+  // By the shapes of all inputs, of a whole batch; no value: whatever they are.
+  std::function<std::optional<WholeNumbers>(const AnyAttrs&, std::span<const Shape> inputs)> range = {};
+  bool in_training = false;   // it is the gradient that refuses them
+  bool of_parameter = false;  // asked where input 0 is a parameter: of others, each device may have a part
+};
+
 struct OpDef {
   std::string name = {};  // "Convolution"
   std::string doc = {};   // the formula, in a line or two
@@ -138,6 +161,7 @@ struct OpDef {
 
   // Element types, shapes, and where the batch goes. Required; what many operators have in common: symbol/ops/rules.h.
   std::function<void(InferContext&)> infer = {};
+  std::vector<AskedNumbers> asks = {};
   // Throws ModelError if the attributes are wrong by themselves (a stride of 0); called when a node is made or loaded.
   std::function<void(const AnyAttrs&)> check = {};
 

@@ -36,6 +36,9 @@ class Registry {
   const OpDef& Add(OpDef op) {
     if (op.name.empty()) Throw("an operator needs a name");
     if (!op.infer) Throw("operator \"{}\" needs an infer rule", op.name);
+    for (const AskedNumbers& asked : op.asks) {
+      if (!asked.range) Throw("operator \"{}\" asks for numbers in \"{}\" without a range", op.name, asked.input);
+    }
     std::unique_lock lock(mutex_);
     if (ops_.contains(op.name)) Throw("there is an operator \"{}\" already", op.name);
     added_.push_back(std::make_unique<const OpDef>(std::move(op)));

@@ -146,8 +146,10 @@ void Stages::Number() {
     number = static_cast<int>(stages_.size());
     stages_.push_back({.placement = names_[static_cast<size_t>(place.second)]});
   }
+  nodes_of_.resize(stages_.size());
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     stage_of_.push_back(IsFed(*graph_.nodes[n]) ? -1 : numbers.at(place_of(n)));
+    if (stage_of_[n] >= 0) nodes_of_[static_cast<size_t>(stage_of_[n])].push_back(static_cast<int>(n));
   }
   for (size_t i = 0; i < graph_.outputs.size(); ++i) {
     const auto n = static_cast<size_t>(graph_.IndexOf(graph_.outputs[i].node));
@@ -163,13 +165,17 @@ void Stages::Number() {
 
 void Stages::Cross() {
   std::set<std::string> auxiliary, taken;
+  std::map<std::string, int> numbers;  // behind a name that is taken: the last one
   for (std::string& name : Symbol(graph_.outputs).ListAuxiliaryStates()) auxiliary.insert(std::move(name));
   for (const NodePtr& node : graph_.nodes) taken.insert(node->name());
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const int to = stage_of_[n];
     for (const Entry& input : graph_.nodes[n]->inputs()) {
       const int from = stage_of_[static_cast<size_t>(graph_.IndexOf(input.node))];
-      if (from < 0 || from == to || FindCrossing(input, to) >= 0) continue;
+      if (from < 0 || from == to) continue;
+      const auto [known, is_new] =
+          crossing_of_.try_emplace({input.node.get(), input.output, to}, std::ssize(crossings_));
+      if (!is_new) continue;
       Check(from < to, "a stage reads from earlier ones");
       const std::string& placement = stages_[static_cast<size_t>(to)].placement;
       if (input.node->is_variable() && auxiliary.contains(input.node->name())) {
@@ -180,20 +186,12 @@ void Stages::Cross() {
       const std::string name =
           fmt::format("{} to {}", input.node->OutputName(input.output), placement.empty() ? "the rest" : placement);
       std::string unique = name;
-      for (int i = 1; !taken.insert(unique).second; ++i) unique = fmt::format("{}{}", name, i);
-      const auto crossing = static_cast<int>(crossings_.size());
+      for (int& last = numbers[name]; !taken.insert(unique).second;) unique = fmt::format("{}{}", name, ++last);
       crossings_.push_back({.name = std::move(unique), .value = input, .from = from, .to = to});
-      stages_[static_cast<size_t>(from)].sends.push_back(crossing);
-      stages_[static_cast<size_t>(to)].reads.push_back(crossing);
+      stages_[static_cast<size_t>(from)].sends.push_back(known->second);
+      stages_[static_cast<size_t>(to)].reads.push_back(known->second);
     }
   }
-}
-
-int Stages::FindCrossing(const Entry& value, int to) const {
-  for (const int c : stages_[static_cast<size_t>(to)].reads) {
-    if (crossings_[static_cast<size_t>(c)].value == value) return c;
-  }
-  return -1;
 }
 
 Symbol Stages::SymbolOf(int stage, const std::vector<bool>& blocked) const {
@@ -209,14 +207,14 @@ Symbol Stages::SymbolOf(int stage, const std::vector<bool>& blocked) const {
   };
   std::map<int, Entry> read;  // by crossing
   for (const int c : own.reads) read[c] = Variable(crossings_[static_cast<size_t>(c)].name).entry();
-  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-    const NodePtr& node = graph_.nodes[n];
-    if (stage_of_[n] != stage || node->is_variable()) continue;
+  for (const int n : nodes_of_[static_cast<size_t>(stage)]) {
+    const NodePtr& node = graph_.nodes[static_cast<size_t>(n)];
+    if (node->is_variable()) continue;
     std::vector<Entry> inputs;
     for (const Entry& input : node->inputs()) {
       const int from = stage_of_[static_cast<size_t>(graph_.IndexOf(input.node))];
       if (from >= 0 && from != stage) {
-        inputs.push_back(read.at(FindCrossing(input, stage)));
+        inputs.push_back(read.at(crossing_of_.at({input.node.get(), input.output, stage})));
       } else if (input.node->is_variable()) {
         inputs.push_back(variable(input.node));
       } else {

@@ -8,8 +8,10 @@
 // states are not in a stage: each stage that reads them is given them.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "symbol/graph.h"
@@ -60,16 +62,17 @@ class Stages {
   void Level();
   void Number();
   void Cross();
-  int FindCrossing(const Entry& value, int to) const;  // -1: none
 
   Graph graph_;
   std::set<std::string> data_, labels_;
-  std::vector<std::string> names_;         // of placements
-  std::vector<int> placements_, levels_;   // by node
-  std::vector<int> stage_of_;              // by node; -1: fed
-  std::vector<std::vector<int>> readers_;  // by node
+  std::vector<std::string> names_;          // of placements
+  std::vector<int> placements_, levels_;    // by node
+  std::vector<int> stage_of_;               // by node; -1: fed
+  std::vector<std::vector<int>> nodes_of_;  // by stage
+  std::vector<std::vector<int>> readers_;   // by node
   std::vector<Stage> stages_;
   std::vector<Crossing> crossings_;
+  std::map<std::tuple<const Node*, int, int>, int> crossing_of_;  // by its value and the stage that reads it
 };
 
 }  // namespace bindery

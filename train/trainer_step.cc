@@ -61,7 +61,8 @@ bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   const Joining together = updater_->Together();
   balancer_.BeginStep(updater_.get());
   const auto begun = std::chrono::steady_clock::now();
-  step.samples = cut_.pieces == 1 ? updater_->Compute({&batch, 1}, measure) : updater_->Compute(Pieces(batch), measure);
+  step.samples = cut_.pieces == 1 ? updater_->Compute({&batch, 1}, measure)
+                                  : updater_->Compute(Pieces(batch), measure, /*checked=*/true);
   if (measures) {
     std::vector<int64_t> samples;
     for (size_t d = 0; d < group_->devices().size(); ++d) samples.push_back(step.measurement.Samples(d));
@@ -204,7 +205,7 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
         if (!found.empty()) break;
       }
       if (!found.empty()) break;
-      first_sample += group_->CheckBatch(*piece, Mode::kTrain);
+      first_sample += group_->CheckBatch(*piece, Mode::kTrain, /*values=*/false);
     }
   } catch (const std::exception& e) {
     LogLine(LogLevel::kWarning, fmt::format("cannot tell which value was not finite first: {}", e.what()));

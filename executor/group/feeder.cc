@@ -1,12 +1,9 @@
 #include "executor/group/feeder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
-#include "executor/sample_error.h"
 
 namespace bindery {
 namespace {
@@ -20,40 +17,19 @@ const Batch& FirstOf(std::span<const BatchPtr> per_device) {
   return **given;
 }
 
-// What a cast of numbers to whole ones of this type leaves as they are.
-InputRanges::Range WholeNumbersOf(DType dtype) {
-  return Dispatch(dtype, []<class T>() {
-    using Limits = std::numeric_limits<T>;
-    // The largest number of 64 bits is none of a double's.
-    const double below = std::nextafter(std::ldexp(1.0, Limits::digits), 0);
-    return InputRanges::Range{.low = LoadDouble(Limits::lowest()), .high = std::min(LoadDouble(Limits::max()), below)};
-  });
-}
-
-// Are all numbers of the one type numbers of the other, of whole ones?
-bool IsWithin(DType one, DType other) {
-  if (one == other || IsFloat(one)) return one == other;
-  const InputRanges::Range a = WholeNumbersOf(one), b = WholeNumbersOf(other);
-  return a.low >= b.low && a.high <= b.high;
-}
-
-// An array as (outer, rows, inner); without a batch axis it is one row.
-Shape RowView(const Shape& shape, int axis) {
-  if (axis < 0) return {1, 1, shape.Elements()};
-  return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
-}
-
 }  // namespace
 
 Feeder::Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine)
-    : spec_(spec), engine_(std::move(engine)), ranges_(spec),
+    : spec_(spec), engine_(std::move(engine)),
+      ranges_(spec.symbol, spec.signature, spec.AllInputs(), spec.options.for_training),
       inputs_(StepInput{.shares = std::vector<StepInput::Share>(
                             spec.options.devices.size(),
                             {.batch = {}, .staging = {}, .landed = std::vector<bool>(spec.num_inputs())})}),
       adds_up_(std::ranges::any_of(spec.signature.arguments,
                                    [](const auto& argument) { return argument.request == GradReq::kAdd; })) {}
 
-std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut) const {
+std::optional<int64_t> Feeder::CheckBatch(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool values,
+                                          bool is_cut) const {
   const GroupOptions& options = spec_.options;
   const auto check_count = [](size_t given, size_t described, const char* what) {
     if (given != described) {
@@ -105,7 +81,7 @@ std::optional<int64_t> Feeder::ShapesOf(const Batch& batch, Mode mode, std::vect
     if (!pieces || pieces->size() == 1) continue;  // how many devices have samples need not be known
     CheckPieces(*pieces, TypeOf(spec_.input(i)), is_cut ? 1 : NumBusy(spec_.Split(samples)), spec_.input(i).name);
   }
-  CheckValues(batch, *shapes, mode);
+  if (values) CheckValues(batch, *shapes, mode);
   return samples;
 }
 
@@ -125,47 +101,17 @@ Shape Feeder::ShapeOf(const Batch& batch, size_t i) const {
 }
 
 void Feeder::CheckValues(const Batch& batch, const std::vector<Shape>& shapes, Mode mode) const {
-  const auto& asked = ranges_.Of(shapes, mode);
+  const InputRanges::Ranges& ranges = ranges_.Of(shapes, spec_.SamplesOf(shapes), mode);
   const size_t num_data = spec_.options.data.size();
   const bool with_labels = !spec_.options.labels.empty() && batch.num_labels() > 0;
   for (size_t i = 0; i < (with_labels ? spec_.num_inputs() : num_data); ++i) {
-    if (PiecesOf(batch, i)) continue;
-    const HostTensor& array = i < num_data ? batch.data[i] : batch.label[i - num_data];
-    const DType dtype = spec_.input(i).dtype;
-    if (!IsFloat(dtype) && dtype != DType::kBool && !IsWithin(array.dtype(), dtype)) {
-      CheckRange(batch, i, array, WholeNumbersOf(dtype));
-    }
-    const auto [begin, end] = asked.equal_range(i);
-    for (auto range = begin; range != end; ++range) CheckRange(batch, i, array, range->second);
+    const bool is_data = i < num_data;
+    const size_t place = is_data ? i : i - num_data;
+    const HostTensor* const array = PiecesOf(batch, i)
+                                        ? (is_data ? batch.device_data : batch.device_label).OnHost(place)
+                                        : &(is_data ? batch.data : batch.label)[place];
+    if (array) ranges_.Check(i, *array, ranges, batch.pad, batch.index);
   }
-}
-
-void Feeder::CheckRange(const Batch& batch, size_t input, const HostTensor& array,
-                        const InputRanges::Range& range) const {
-  const DataDesc& desc = spec_.input(input);
-  const Shape view = RowView(array.shape(), desc.BatchAxis());
-  const int64_t rows = desc.BatchAxis() < 0 ? 1 : view[1] - batch.pad;
-  const auto bad = Dispatch(array.dtype(), [&]<class T>() -> std::optional<std::pair<int64_t, double>> {
-    const T* const values = static_cast<const T*>(array.raw());
-    for (int64_t outer = 0; outer < view[0]; ++outer) {
-      const int64_t first = outer * view[1] * view[2];
-      for (int64_t at = first; at < first + rows * view[2]; ++at) {
-        const double value = LoadDouble(values[at]);
-        if (std::is_integral_v<T> && value >= range.low && value <= range.high) continue;
-        if (!range.Has(value)) return std::pair(at, value);
-      }
-    }
-    return std::nullopt;
-  });
-  if (!bad) return;
-  const auto [at, value] = *bad;
-  const std::string what = range.asks.empty()
-                               ? fmt::format("expected values of {}, got {}", desc.dtype, value)
-                               : fmt::format("{} is {}, which {} takes", value, range.Complaint(), range.asks);
-  if (desc.BatchAxis() < 0) Throw<DataError>("\"{}\": {} (element {})", desc.name, what, at);
-  const int64_t sample = at / view[2] % view[1];
-  throw SampleError(fmt::format("\"{}\": {} (element {}, of {})", desc.name, what, at, SampleText(sample, batch.index)),
-                    sample, RowOfSample(sample, batch.index));
 }
 
 Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) const {

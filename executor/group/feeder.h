@@ -27,9 +27,15 @@ class Feeder {
   Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine);
 
   // The shapes that a batch is computed in, its own, without padding rows; returns its samples, if it is batched.
-  // Throws DataError, ShapeError unless it can run in `mode`; SampleError for a value on the host that does not survive
-  // its cast, or that an operator cannot take (padding may be anything). `is_cut`: on one device, in place of a share.
-  std::optional<int64_t> ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut = false) const;
+  // Throws DataError, ShapeError unless it can run in `mode`; of `values` on the host, SampleError for one that is none
+  // of its input (InputRanges). `is_cut`: on one device, in place of a share.
+  std::optional<int64_t> CheckBatch(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool values,
+                                    bool is_cut = false) const;
+  // The same of the next run's, with a look at values unless whoever set the step has had it (StepNumber).
+  std::optional<int64_t> ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes,
+                                  bool is_cut = false) const {
+    return CheckBatch(batch, mode, shapes, !steps_.checked(), is_cut);
+  }
   // One batch per device, as one. Throws DataError, ShapeError unless they fit together.
   struct Joined {
     std::vector<Shape> shapes;
@@ -53,7 +59,6 @@ class Feeder {
   const std::vector<Tensor>* PiecesOf(const Batch& batch, size_t input) const;  // nullptr: it is on the host
   Shape ShapeOf(const Batch& batch, size_t input) const;
   void CheckValues(const Batch& batch, const std::vector<Shape>& shapes, Mode mode) const;
-  void CheckRange(const Batch& batch, size_t input, const HostTensor& array, const InputRanges::Range& range) const;
 
   const GroupSpec& spec_;
   std::shared_ptr<Engine> engine_;

@@ -1,102 +1,41 @@
 #include "executor/group/input_ranges.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "executor/sample_error.h"
 #include "symbol/infer.h"
-#include "symbol/ops/cast.h"
-#include "symbol/ops/cross_entropy.h"
-#include "symbol/ops/indexing.h"
-#include "symbol/ops/loss.h"
-#include "symbol/ops/recurrent.h"
-#include "symbol/ops/sequence.h"
 
 namespace bindery {
 namespace {
 
-using AskedRange = InputRanges::Range;
-
 constexpr size_t kMostKnown = 64;
 
-AskedRange UpTo(int64_t high, double low = 0) { return {.low = low, .high = static_cast<double>(high)}; }
-
-// Numbers of n classes, rows or such, of which negative ones are counted from the end.
-AskedRange FromEitherEnd(int64_t n) { return UpTo(n - 1, -static_cast<double>(n)); }
-
-std::optional<AskedRange> OfSoftmaxLabel(const Node& node, const std::vector<Shape>& in) {
-  const auto& attrs = node.attrs().get<SoftmaxOutputAttrs>();
-  const Shape &data = in[0], &label = in[1];
-  if (label == data || data.rank() == 0 || data[0] == 0) return std::nullopt;  // probabilities
-  const int64_t each = data.Elements() / data[0];
-  AskedRange range = UpTo((attrs.multi_output ? data[1] : attrs.preserve_shape ? data[-1] : each) - 1);
-  if (attrs.use_ignore) range.besides = attrs.ignore_label;
-  return range;
+// What a cast of numbers to whole ones of this type leaves as they are.
+InputRanges::Range WholeNumbersOf(DType dtype) {
+  return Dispatch(dtype, []<class T>() {
+    using Limits = std::numeric_limits<T>;
+    // The largest number of 64 bits is none of a double's.
+    const double below = std::nextafter(std::ldexp(1.0, Limits::digits), 0);
+    return InputRanges::Range{
+        {.low = LoadDouble(Limits::lowest()), .high = std::min(LoadDouble(Limits::max()), below)}};
+  });
 }
 
-std::optional<AskedRange> OfEntropyLabel(const Node& node, const std::vector<Shape>& in) {
-  const auto& attrs = node.attrs().get<CrossEntropyAttrs>();
-  AskedRange range = UpTo(in[0][static_cast<int>(attrs.axis)] - 1);
-  if (attrs.use_ignore) range.besides = attrs.ignore_label;
-  return range;
+// Are all numbers of the one type numbers of the other, of whole ones?
+bool IsWithin(DType one, DType other) {
+  if (one == other || IsFloat(one)) return one == other;
+  const WholeNumbers a = WholeNumbersOf(one), b = WholeNumbersOf(other);
+  return a.low >= b.low && a.high <= b.high;
 }
 
-std::optional<AskedRange> OfHingeLabel(const Node&, const std::vector<Shape>&) {
-  constexpr double kMost = std::numeric_limits<double>::max();
-  return AskedRange{.low = -kMost, .high = kMost};
-}
-
-std::optional<AskedRange> OfRecurrentLengths(const Node& node, const std::vector<Shape>& in) {
-  return UpTo(in[0][node.attrs().get<RecurrentAttrs>().layout == SequenceLayout::kTnc ? 0 : 1]);
-}
-
-template <class Attrs, int kLeast>
-std::optional<AskedRange> OfLengths(const Node& node, const std::vector<Shape>& in) {
-  return UpTo(in[0][AxesOf(node.attrs().get<Attrs>(), in[0]).steps], kLeast);
-}
-
-std::optional<AskedRange> OfCtcSteps(const Node&, const std::vector<Shape>& in) { return UpTo(in[0][0]); }
-std::optional<AskedRange> OfCtcLabels(const Node&, const std::vector<Shape>& in) { return UpTo(in[1][1]); }
-
-std::optional<AskedRange> OfEmbedded(const Node& node, const std::vector<Shape>&) {
-  const auto& attrs = node.attrs().get<EmbeddingAttrs>();
-  return attrs.mode == IndexMode::kRaise ? std::optional(FromEitherEnd(attrs.input_dim)) : std::nullopt;
-}
-
-std::optional<AskedRange> OfTaken(const Node& node, const std::vector<Shape>& in) {
-  const auto& attrs = node.attrs().get<TakeAttrs>();
-  if (attrs.mode != IndexMode::kRaise) return std::nullopt;
-  AskedRange range = FromEitherEnd(in[0][static_cast<int>(attrs.axis)]);
-  if (attrs.padding != kNoIndex) range.besides = static_cast<double>(attrs.padding);
-  return range;
-}
-
-// What the kernels of these operators refuse.
-struct Rule {
-  const char *op, *input;
-  std::optional<AskedRange> (*range)(const Node& node, const std::vector<Shape>& inputs);
-  bool in_training = false;   // it is the gradient that refuses them
-  bool of_parameter = false;  // only where the first input has one shape in all batches: a parameter
-};
-constexpr Rule kRules[] = {
-    {"SoftmaxOutput", "label", OfSoftmaxLabel, true},
-    {"SVMOutput", "label", OfHingeLabel, true},
-    {"CrossEntropy", "label", OfEntropyLabel},
-    {"CTCLoss", "data_lengths", OfCtcSteps},
-    {"CTCLoss", "label_lengths", OfCtcLabels},
-    {"Recurrent", "lengths", OfRecurrentLengths},
-    {"SequenceMask", "lengths", OfLengths<SequenceMaskAttrs, 0>},
-    {"SequenceReverse", "lengths", OfLengths<SequenceAttrs, 0>},
-    {"SequenceLast", "lengths", OfLengths<SequenceAttrs, 1>},
-    {"Embedding", "data", OfEmbedded},
-    {"Take", "indices", OfTaken, false, true},
-};
-
-const Rule* RuleOf(const Node& node, const std::string& input) {
-  const auto found =
-      std::ranges::find_if(kRules, [&](const Rule& rule) { return node.op().name == rule.op && input == rule.input; });
-  return found == std::end(kRules) ? nullptr : &*found;
+// An array as (outer, rows, inner); without a batch axis it is one row.
+Shape RowView(const Shape& shape, int axis) {
+  if (axis < 0) return {1, 1, shape.Elements()};
+  return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
 }
 
 }  // namespace
@@ -106,76 +45,124 @@ std::string InputRanges::Range::Complaint() const {
   return is_bounded ? fmt::format("not in {:.0f}..{:.0f}", low, high) : "no whole number";
 }
 
-InputRanges::InputRanges(const GroupSpec& spec) : spec_(spec), graph_(Graph::Of(spec.symbol)) {
-  std::vector<bool> is_trained;  // does a gradient flow through it?
-  const auto trains = [&](const Entry& entry) { return is_trained[static_cast<size_t>(graph_.IndexOf(entry.node))]; };
+InputRanges::InputRanges(const Symbol& symbol, const Signature& signature, std::vector<DataDesc> inputs,
+                         bool for_training)
+    : graph_(Graph::Of(symbol)), inputs_(std::move(inputs)), for_training_(for_training), given_(signature.Given()) {
+  const std::vector<bool> is_trained = TrainedNodes(graph_, signature);
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const Node& node = *graph_.nodes[n];
-    if (node.is_variable()) {
-      const int argument = spec.Find(node.name());
-      is_trained.push_back(argument >= 0 &&
-                           spec.signature.arguments[static_cast<size_t>(argument)].request != GradReq::kNull);
-      continue;
-    }
-    is_trained.push_back(!node.op().blocks_gradient && std::ranges::any_of(node.inputs(), trains));
+    if (node.is_variable() || node.op().asks.empty()) continue;
     const std::vector<std::string> names = InputNames(node);
-    for (size_t i = 0; i < names.size(); ++i) {
-      const Rule* const rule = RuleOf(node, names[i]);
-      if (!rule || (rule->of_parameter && !node.inputs()[0].node->is_variable())) continue;
-      if (rule->of_parameter && InputOf(node.inputs()[0])) continue;
-      if (rule->in_training && !trains(node.inputs()[0])) continue;
-      if (const auto input = InputOf(node.inputs()[i])) uses_.push_back({*input, n, static_cast<int>(i)});
+    for (const AskedNumbers& asked : node.op().asks) {
+      const auto place = static_cast<size_t>(std::ranges::find(names, asked.input) - names.begin());
+      if (place == names.size()) continue;
+      const Entry& first = node.inputs()[0];
+      if (asked.of_parameter && (!first.node->is_variable() || InputOf(first))) continue;
+      if (asked.in_training && !is_trained[static_cast<size_t>(graph_.IndexOf(first.node))]) continue;
+      if (const auto input = InputOf(node.inputs()[place])) uses_.push_back({*input, n, place, &asked});
     }
   }
 }
 
-// No value if it is none, or other numbers.
+std::optional<size_t> InputRanges::Find(const std::string& name) const {
+  const auto found = std::ranges::find(inputs_, name, &DataDesc::name);
+  return found == inputs_.end() ? std::nullopt : std::optional(static_cast<size_t>(found - inputs_.begin()));
+}
+
+// That it shows, if all between are views, as it depends on types whether they are.
 std::optional<size_t> InputRanges::InputOf(const Entry& entry) const {
   const Node* node = entry.node.get();
   for (; !node->is_variable(); node = node->inputs()[0].node.get()) {
-    const OpDef& op = node->op();
-    if (!op.is_view || op.is_random || CastFrom(*node) || op.name == "SumTo") return std::nullopt;
+    if (!node->op().is_view) return std::nullopt;
   }
-  for (size_t i = 0; i < spec_.num_inputs(); ++i) {
-    if (spec_.input(i).name == node->name()) return i;
-  }
-  return std::nullopt;
+  return Find(node->name());
 }
 
-const std::multimap<size_t, AskedRange>& InputRanges::Of(const std::vector<Shape>& shapes, Mode mode) {
-  static const std::multimap<size_t, AskedRange> kNone;
+const InputRanges::Ranges& InputRanges::Of(const std::vector<Shape>& shapes, std::optional<int64_t> samples,
+                                           Mode mode) {
+  static const Ranges kNone;
   if (uses_.empty()) return kNone;
   const auto found =
       std::ranges::find_if(known_, [&](const Known& known) { return known.mode == mode && known.shapes == shapes; });
   if (found != known_.end()) return found->ranges;
-  ShapeMap given;
-  for (size_t i = 0; i < shapes.size(); ++i) given[spec_.input(i).name] = shapes[i];
-  for (const int state : spec_.states) {
-    const Argument& argument = spec_.signature.arguments[static_cast<size_t>(state)];
-    if (argument.shape) given[argument.name] = *argument.shape;
-  }
-  const PartialTypes types = InferPartial(graph_, given, nullptr, spec_.SamplesOf(shapes));
+  ShapeMap given = given_.shapes;
+  for (size_t i = 0; i < shapes.size(); ++i) given[inputs_[i].name] = shapes[i];
+  const PartialTypes types = InferPartial(graph_, given, &given_.dtypes, samples);
+  const auto type_of = [&](const Entry& entry) -> std::optional<ValueType> {
+    const PartialType& type = types[static_cast<size_t>(graph_.IndexOf(entry.node))][static_cast<size_t>(entry.output)];
+    if (!type.dtype || !type.shape || !type.shape->IsKnown()) return std::nullopt;
+    return ValueType{.dtype = *type.dtype, .shape = *type.shape};
+  };
+  const auto is_same = [&](Entry entry) {  // as the variable that it shows
+    for (; !entry.node->is_variable(); entry = entry.node->inputs()[0]) {
+      const std::optional<ValueType> input = type_of(entry.node->inputs()[0]), output = type_of(entry);
+      const AnyAttrs& attrs = entry.node->attrs();
+      if (!input || !output || !entry.node->op().is_view({attrs, *input, *output, mode == Mode::kTrain})) return false;
+    }
+    return true;
+  };
   Known known{.shapes = shapes, .mode = mode, .ranges = {}};
   for (const Use& use : uses_) {
     const Node& node = *graph_.nodes[use.node];
-    const Rule& rule = *RuleOf(node, InputNames(node)[static_cast<size_t>(use.at)]);
-    if (rule.in_training && (mode != Mode::kTrain || !spec_.options.for_training)) continue;
+    if (use.asked->in_training && (mode != Mode::kTrain || !for_training_)) continue;
+    if (!is_same(node.inputs()[use.place])) continue;
     std::vector<Shape> inputs;
     for (const Entry& entry : node.inputs()) {
-      const auto node_of_it = static_cast<size_t>(graph_.IndexOf(entry.node));
-      const auto& shape = types[node_of_it][static_cast<size_t>(entry.output)].shape;
-      if (!shape || !shape->IsKnown()) break;
-      inputs.push_back(*shape);
+      if (const auto type = type_of(entry)) inputs.push_back(type->shape);
     }
     if (inputs.size() < node.inputs().size()) continue;
-    std::optional<AskedRange> range = rule.range(node, inputs);
-    if (!range) continue;
-    range->asks = fmt::format("{} \"{}\"", node.op().name, node.name());
-    known.ranges.emplace(use.input, std::move(*range));
+    if (const std::optional<WholeNumbers> range = use.asked->range(node.attrs(), inputs)) {
+      known.ranges.emplace(use.input, Range{*range, fmt::format("{} \"{}\"", node.op().name, node.name())});
+    }
   }
   if (known_.size() == kMostKnown) known_.erase(known_.begin());
   known_.push_back(std::move(known));
   return known_.back().ranges;
+}
+
+void InputRanges::Check(size_t i, const HostTensor& array, const Ranges& ranges, int64_t pad,
+                        std::span<const int64_t> index) const {
+  const DataDesc& desc = inputs_[i];
+  if (!IsFloat(desc.dtype) && desc.dtype != DType::kBool && !IsWithin(array.dtype(), desc.dtype)) {
+    CheckRange(desc, array, WholeNumbersOf(desc.dtype), pad, index);
+  }
+  const auto [begin, end] = ranges.equal_range(i);
+  for (auto range = begin; range != end; ++range) CheckRange(desc, array, range->second, pad, index);
+}
+
+void InputRanges::Check(const std::string& name, const HostTensor& array, std::optional<int64_t> samples, Mode mode) {
+  const std::optional<size_t> input = Find(name);
+  if (!input) return;
+  std::vector<Shape> shapes;
+  for (const DataDesc& desc : inputs_) shapes.push_back(desc.shape);
+  Check(*input, array, Of(shapes, samples, mode));
+}
+
+void InputRanges::CheckRange(const DataDesc& desc, const HostTensor& array, const Range& range, int64_t pad,
+                             std::span<const int64_t> index) const {
+  const Shape view = RowView(array.shape(), desc.BatchAxis());
+  const int64_t rows = desc.BatchAxis() < 0 ? 1 : view[1] - pad;
+  const auto bad = Dispatch(array.dtype(), [&]<class T>() -> std::optional<std::pair<int64_t, double>> {
+    const T* const values = static_cast<const T*>(array.raw());
+    for (int64_t outer = 0; outer < view[0]; ++outer) {
+      const int64_t first = outer * view[1] * view[2];
+      for (int64_t at = first; at < first + rows * view[2]; ++at) {
+        const double value = LoadDouble(values[at]);
+        if (std::is_integral_v<T> && value >= range.low && value <= range.high) continue;
+        if (!range.Has(value)) return std::pair(at, value);
+      }
+    }
+    return std::nullopt;
+  });
+  if (!bad) return;
+  const auto [at, value] = *bad;
+  const std::string what = range.asks.empty()
+                               ? fmt::format("expected values of {}, got {}", desc.dtype, value)
+                               : fmt::format("{} is {}, which {} takes", value, range.Complaint(), range.asks);
+  if (desc.BatchAxis() < 0) Throw<DataError>("\"{}\": {} (element {})", desc.name, what, at);
+  const int64_t sample = at / view[2] % view[1];
+  throw SampleError(fmt::format("\"{}\": {} (element {}, of {})", desc.name, what, at, SampleText(sample, index)),
+                    sample, RowOfSample(sample, index));
 }
 
 }  // namespace bindery

@@ -189,6 +189,12 @@ const DataDesc& GroupSpec::input(size_t i) const {
   return i < options.data.size() ? options.data[i] : options.labels[i - options.data.size()];
 }
 
+std::vector<DataDesc> GroupSpec::AllInputs() const {
+  std::vector<DataDesc> all = options.data;
+  all.insert(all.end(), options.labels.begin(), options.labels.end());
+  return all;
+}
+
 std::vector<Shape> GroupSpec::InputShapes() const {
   std::vector<Shape> shapes;
   for (size_t i = 0; i < num_inputs(); ++i) shapes.push_back(input(i).shape);

@@ -113,6 +113,7 @@ struct GroupSpec {
   Mode mode() const { return options.for_training ? Mode::kTrain : Mode::kPredict; }  // unless said otherwise
   size_t num_inputs() const { return options.data.size() + options.labels.size(); }
   const DataDesc& input(size_t i) const;
+  std::vector<DataDesc> AllInputs() const;
   GradReq RequestOf(size_t input) const { return signature.arguments[inputs[input]].request; }
   std::vector<Shape> InputShapes() const;  // as described
   // The extent of the batch axes of inputs of these shapes; no value if nothing is batched. Throws ShapeError if they

@@ -10,6 +10,7 @@
 
 #include "executor/format.h"
 #include "symbol/gradient.h"
+#include "symbol/graph.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -47,5 +48,8 @@ struct Signature {
   GivenTypes Given() const;  // what is known, by name, for inference
   bool operator==(const Signature&) const = default;
 };
+
+// By node: does a gradient flow to it, on to an argument whose gradient is asked for?
+std::vector<bool> TrainedNodes(const Graph& graph, const Signature& signature);
 
 }  // namespace bindery

@@ -76,6 +76,13 @@ Symbol Reduced(const Symbol& data, const Symbol& label, const CrossEntropyAttrs&
   return reduction == LossReduction::kMean ? merged.WithAnnotation("is_mean", "true") : merged;
 }
 
+std::optional<WholeNumbers> AskedClasses(const AnyAttrs& any, std::span<const Shape> in) {
+  const auto& attrs = any.get<CrossEntropyAttrs>();
+  WholeNumbers range = WholeNumbers::UpTo(in[0][static_cast<int>(attrs.axis)] - 1);
+  if (attrs.use_ignore) range.besides = attrs.ignore_label;
+  return range;
+}
+
 }  // namespace
 
 Symbol SoftmaxCrossEntropy(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs, LossReduction reduction,
@@ -99,6 +106,7 @@ const OpDef& CrossEntropyOp() {
       .outputs = {"loss", "weight", Hidden(Optional("maximum", Unless(&CrossEntropyAttrs::log_input))),
                   Optional("log_sum", Unless(&CrossEntropyAttrs::log_input))},
       .infer = InferForward,
+      .asks = {{.input = "label", .range = AskedClasses}},
       .check = CheckCrossEntropyAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // See CrossEntropyGrad; of data alone.

@@ -39,6 +39,8 @@ const OpDef& CTCLossOp() {
             InferCTC(c.attrs<CTCLossAttrs>(), c.in(0), c.in(1), {c.in(2), c.in(3), c.out(0)});
             c.in(0).Carry(c.out(0), [](int axis) { return axis == 1 ? 0 : -1; });
           },
+      .asks = {{.input = "data_lengths", .range = [](auto&, auto in) { return WholeNumbers::UpTo(in[0][0]); }},
+               {.input = "label_lengths", .range = [](auto&, auto in) { return WholeNumbers::UpTo(in[1][1]); }}},
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // See CTCLossGrad.
         std::vector<Symbol> inputs = {g.output_grad(0)}, gradients(g.num_inputs());

@@ -191,6 +191,22 @@ Symbol AsTuples(const Symbol& indices, Extents shape) {
   return rule::ReshapeTo(indices, shape);
 }
 
+// Of so many rows; negative numbers count from the end.
+WholeNumbers RowsUpTo(int64_t rows) { return WholeNumbers::UpTo(rows - 1, -rows); }
+
+std::optional<WholeNumbers> AskedIndices(const AnyAttrs& any, std::span<const Shape> in) {
+  const auto& attrs = any.get<TakeAttrs>();
+  if (attrs.mode != IndexMode::kRaise) return std::nullopt;
+  WholeNumbers range = RowsUpTo(in[0][static_cast<int>(attrs.axis)]);
+  if (attrs.padding != kNoIndex) range.besides = static_cast<double>(attrs.padding);
+  return range;
+}
+
+std::optional<WholeNumbers> AskedRows(const AnyAttrs& any, std::span<const Shape>) {
+  const auto& attrs = any.get<EmbeddingAttrs>();
+  return attrs.mode == IndexMode::kRaise ? std::optional(RowsUpTo(attrs.input_dim)) : std::nullopt;
+}
+
 OpDef Taking(std::string name, std::string doc, void (*infer)(InferContext&), void (*check)(const AnyAttrs&),
              std::vector<Symbol> (*gradient)(const GradientContext&)) {
   return {
@@ -231,6 +247,7 @@ const OpDef& TakeOp() {
           return {PutND(AsTuples(g.input(1), g.shape(1)), g.output_grad(0), PutBack(g.attrs<TakeAttrs>(), g.shape(0))),
                   {}};
         });
+    take.asks = {{.input = "indices", .range = AskedIndices, .of_parameter = true}};
     take.numbers = [](InferContext& c) {
       const auto& attrs = c.attrs<TakeAttrs>();
       const bool plain = attrs.batch_dims == 0 && attrs.mode == IndexMode::kRaise && attrs.padding == kNoIndex;
@@ -317,6 +334,7 @@ const OpDef& EmbeddingOp() {
       .attrs_type = &AttrsOf<EmbeddingAttrs>(),
       .inputs = {"data", "weight"},
       .infer = InferEmbedding,
+      .asks = {{.input = "data", .range = AskedRows}},
       .check =
           [](const AnyAttrs& any) {
             const auto& attrs = any.get<EmbeddingAttrs>();

@@ -103,6 +103,11 @@ void CheckSVM(const AnyAttrs& any) {
   rule::CheckFinite("regularization", any.get<SVMOutputAttrs>().regularization);
 }
 
+std::optional<WholeNumbers> AnyWhole(const AnyAttrs&, std::span<const Shape>) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  return WholeNumbers{.low = -kMost, .high = kMost};
+}
+
 void CheckMakeLoss(const AnyAttrs& any) {
   rule::CheckFinite("grad_scale", any.get<MakeLossAttrs>().grad_scale);
   rule::CheckFinite("valid_thresh", any.get<MakeLossAttrs>().valid_thresh);
@@ -248,10 +253,14 @@ const OpDef& MAERegressionOutputGradOp() {
 }
 
 const OpDef& SVMOutputOp() {
-  static const OpDef op = rule::View(Head<SVMOutputAttrs>(
-      "SVMOutput",
-      "y = x; a loss head: of each class a hinge, max(0, margin - x) at the label, max(0, margin + x) elsewhere.",
-      InferSVM, CheckSVM, SVMOutputGradOp));
+  static const OpDef op = [] {
+    OpDef head = rule::View(Head<SVMOutputAttrs>(
+        "SVMOutput",
+        "y = x; a loss head: of each class a hinge, max(0, margin - x) at the label, max(0, margin + x) elsewhere.",
+        InferSVM, CheckSVM, SVMOutputGradOp));
+    head.asks = {{.input = "label", .range = AnyWhole, .in_training = true}};
+    return head;
+  }();
   return op;
 }
 

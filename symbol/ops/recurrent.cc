@@ -262,6 +262,11 @@ const OpDef& RecurrentOp() {
       .outputs = {"output", "state", Optional("cell", If(IsLstm)), Hidden("previous"),
                   Hidden(Optional("saved", If(HasGates))), Hidden(Optional("previous_cell", If(IsLstm)))},
       .infer = InferStates,
+      .asks = {{.input = "lengths",
+                .range =
+                    [](const AnyAttrs& any, auto in) {
+                      return WholeNumbers::UpTo(in[0][any.get<Attrs>().layout == SequenceLayout::kTnc ? 0 : 1]);
+                    }}},
       .check = CheckRecurrentAttrs,
       .gradient = RecurrentGradient,
       .operations = [](auto in, auto) { return OperationsOfStates(in[0], in[1][-1]); },

@@ -90,14 +90,15 @@ std::vector<Symbol> ScatterGradient(const GradientContext& g, const std::functio
       if (wants_updates) d_updates = take(dy);
       break;
     case kMul:
-      // y = data * (product of u): the others' product at every u is y / u, and where one factor is 0 that of the rest.
+      // y = data * (product of u). At every u the others' product is what is not 0 of all, without u, times the others
+      // that are 0: none (1), one, which its own derivative needs, or more, 0 with their first derivatives.
       if (wants_data) d_data = dy * put(zeros(0) + 1.0, u, kMul);
       if (wants_updates) {
-        const Symbol is_zero = Equal(u, 0.0);
-        const Symbol count = take(put(zeros(0), number(is_zero), kAdd));
-        const Symbol rest = take(put(data, Where(is_zero, 1.0, u), kMul));
-        d_updates = take(dy) * Where(is_zero, Where(Equal(count, 1.0), rest, 0.0),
-                                     Where(Equal(count, 0.0), rest / Where(is_zero, 1.0, u), 0.0));
+        const Symbol is_zero = Equal(u, 0.0), factor = Where(is_zero, 1.0, u);
+        const auto others = [&](const Symbol& x) { return take(put(zeros(0), x, kAdd)) - x; };
+        const Symbol count = others(number(is_zero)), zero = others(Where(is_zero, u, 0.0));
+        const Symbol of_zeros = Where(Equal(count, 0.0), 1.0, Where(Equal(count, 1.0), zero, 0.0));
+        d_updates = take(dy) * (take(put(data, factor, kMul)) / factor) * of_zeros;
       }
       break;
     case kMax:

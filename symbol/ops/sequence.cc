@@ -56,12 +56,17 @@ void CheckAxes(const SequenceAttrs& attrs) {
 
 template <class Attrs>
 OpDef Sequence(std::string name, std::string doc, void (*infer)(InferContext&),
-               std::vector<Symbol> (*gradient)(const GradientContext&)) {
+               std::vector<Symbol> (*gradient)(const GradientContext&), int64_t shortest = 0) {
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attrs_type = &AttrsOf<Attrs>(),
           .inputs = {"data", "lengths"},
           .infer = infer,
+          .asks = {{.input = "lengths",
+                    .range =
+                        [shortest](const AnyAttrs& any, auto in) {
+                          return WholeNumbers::UpTo(in[0][AxesOf(any.get<Attrs>(), in[0]).steps], shortest);
+                        }}},
           .check = [](const AnyAttrs& any) { CheckAxes(any.get<Attrs>()); },
           .gradient = gradient};
 }
@@ -104,7 +109,8 @@ const OpDef& SequenceLastOp() {
         attrs.shape = rule::FixedParts(g.shape(0));
         attrs.batches = rule::BatchParts(g.shape(0));
         return {SequenceLastGrad(g.output_grad(0), g.input(1), attrs), {}};
-      });
+      },
+      /*shortest=*/1);
   return op;
 }
 

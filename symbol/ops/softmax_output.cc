@@ -118,6 +118,15 @@ void InferOutputGrad(InferContext& c) {
   c.in(2).SetDType(DType::kFloat32);
 }
 
+// Of labels that are no probabilities.
+std::optional<WholeNumbers> AskedLabels(const AnyAttrs& any, std::span<const Shape> in) {
+  const auto& attrs = any.get<SoftmaxOutputAttrs>();
+  if (in[1] == in[0]) return std::nullopt;
+  WholeNumbers range = WholeNumbers::UpTo(Classes(attrs, in[0]) - 1);
+  if (attrs.use_ignore) range.besides = attrs.ignore_label;
+  return range;
+}
+
 bool CountsValid(const SoftmaxOutputAttrs& attrs) { return attrs.normalization == Normalization::kValid; }
 
 // Of each label, is it no ignored one?
@@ -171,6 +180,7 @@ const OpDef& SoftmaxOutputOp() {
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
       .inputs = {"data", "label"},
       .infer = InferOutput,
+      .asks = {{.input = "label", .range = AskedLabels, .in_training = true}},
       .check = CheckSoftmaxOutputAttrs,
       .gradient = Gradient,
       .is_loss = [](const AnyAttrs& attrs) { return !attrs.get<SoftmaxOutputAttrs>().out_grad; },

@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "executor/custom_operator.h"
 #include "executor/data_parallel_executor_group.h"
+#include "executor/executor.h"
 #include "executor/sample_error.h"
 #include "symbol/ops.h"
 #include "symbol/ops/ctc.h"
@@ -17,6 +19,8 @@
 namespace bindery {
 namespace {
 
+const std::map<std::string, GradReq> kOfX = {{"x", GradReq::kWrite}};
+
 HostTensor Filled(Shape shape, double value) { return HostTensor::Full(DType::kFloat32, shape, value); }
 
 // What a group of two devices says to a batch of four samples, rows 10, 20, 30 and 40 of the data.
@@ -24,10 +28,8 @@ class GroupValues : public testing::Test {
  protected:
   // `x` is data, `n` is what is looked at.
   void Bind(const Symbol& symbol, const DataDesc& x, const DataDesc& n, bool is_label = false) {
-    GroupOptions options{.devices = {TestDevice(0), TestDevice(1)},
-                         .data = {x},
-                         .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}},
-                         .threads_per_device = 1};
+    GroupOptions options{
+        .devices = {TestDevice(0), TestDevice(1)}, .data = {x}, .grad_req = kOfX, .threads_per_device = 1};
     (is_label ? options.labels : options.data).push_back(n);
     group_ = std::make_unique<DataParallelExecutorGroup>(symbol, options);
     InitialiseEqually({group_.get()}, 1);
@@ -173,6 +175,76 @@ TEST_F(GroupValues, WhatACastWouldChange) {
     EXPECT_NE(Said(6, bad), "") << bad;
   }
   EXPECT_EQ(Said(6, -std::ldexp(1.0, 63)), "");
+}
+
+// x, where n is a place along its last axis, or 7; whoever knows the definition says so.
+const OpDef& AtPlacesOp() {
+  static const OpDef& op = []() -> const OpDef& {
+    AddReferenceKernel("AtPlaces", [](const KernelSpec& spec) -> MaybeKernel {
+      return InDouble(spec, [n = spec.outputs[0].shape.Elements()](const Tensors& t) {
+        for (int64_t i = 0; i < n; ++i) t.out[0][i] = t.in[0][i];
+      });
+    });
+    return AddOp({.name = "AtPlaces",
+                  .inputs = {"data", "places"},
+                  .infer = rule::Like(0),
+                  .asks = {{.input = "places",
+                            .range =
+                                [](const AnyAttrs&, auto in) {
+                                  WholeNumbers range = WholeNumbers::UpTo(in[0][-1] - 1);
+                                  range.besides = 7;
+                                  return range;
+                                }}},
+                  .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+                    return {g.output_grad(0), {}};
+                  }});
+  }();
+  return op;
+}
+
+TEST_F(GroupValues, WhatAnOperatorOfTheUsersAsks) {
+  // Seen through what does nothing here; what multiplies makes other numbers.
+  for (const auto& [places, is_told] :
+       {std::pair{Cast(Dropout(kN, {.p = 0}), {.dtype = DType::kFloat32}), true}, {kN * 1.5, false}}) {
+    Bind(MakeLoss(Apply(AtPlacesOp(), {}, {kX, places}, "y")), {"x", {4, 3}}, {"n", {4, 3}});
+    for (const double good : {0, 2, 7}) EXPECT_EQ(Said(4, good), "");
+    for (const double bad : {-1.0, 3.0, 0.5}) {
+      EXPECT_EQ(Said(4, bad).find(fmt::format("\"n\": {} is not in 0..2, which AtPlaces \"y\" takes", bad)) == 0,
+                is_told)
+          << Said(4, bad);
+    }
+  }
+}
+
+// By the same text as a group, and nothing has changed.
+TEST(ExecutorValues, AreLookedAtAsAGroupDoes) {
+  Executor net(SoftmaxOutput(kX, Reshape(kN, {.shape = {-1}}), {}, "y"),
+               {.device = TestDevice(0), .inputs = {{"x", {2, 3}}, {"n", {2, 1}, DType::kInt32}}, .grad_req = kOfX});
+  HostTensor labels = HostTensor::From({2, 1}, {1, 3});
+  const std::string said =
+      "\"n\": 3 is not in 0..2, which SoftmaxOutput \"y\" takes (element 1, of sample 1 of the batch)";
+  const auto set = [&] { net.SetInput("n", labels); };
+  const auto forward = [&](Mode mode) { net.Forward({{"n", labels}, {"x", Filled({2, 3}, 1)}}, mode); };
+  EXPECT_EQ(MessageOf<SampleError>(set), "DataError: " + said);
+  EXPECT_EQ(MessageOf<SampleError>([&] { forward(Mode::kTrain); }), "DataError: " + said);
+  EXPECT_EQ(net.ArgumentArray("n").ToHost(), HostTensor(DType::kInt32, {2, 1}));
+  EXPECT_EQ(net.ArgumentArray("x").ToHost(), HostTensor(DType::kFloat32, {2, 3}));
+  forward(Mode::kPredict);  // where nobody asks for it
+  EXPECT_EQ(net.ArgumentArray("n").ToHost().At(1), 3);
+  labels.Set(1, 1.5);
+  EXPECT_EQ(MessageOf<SampleError>([&] { forward(Mode::kPredict); }),
+            "DataError: \"n\": expected values of int32, got 1.5 (element 1, of sample 1 of the batch)");
+  // A label that nobody has described; an input without samples.
+  Executor other(SoftmaxOutput(kX, kN, {}, "y") + Sum(Embedding(Variable("i"), {.input_dim = 2, .output_dim = 1}, "e")),
+                 {.device = TestDevice(0), .inputs = {{"x", {2, 3}}, {"i", {5}}}, .grad_req = kOfX});
+  EXPECT_NE(MessageOf<SampleError>([&] {
+              other.SetInput("n", HostTensor::From({2}, {3, 0}));
+            }).find("of sample 0"),
+            std::string::npos);
+  EXPECT_EQ(MessageOf<DataError>([&] {
+              other.SetInput("i", HostTensor::From({5}, {0, 0, 0, 2, 0}));
+            }),
+            "DataError: \"i\": 2 is not in -2..1, which Embedding \"e\" takes (element 3)");
 }
 
 }  // namespace

@@ -78,6 +78,23 @@ TEST(SecondDerivatives, OfProductsOfZeros) {
   }
 }
 
+// None, one, two and three of the factors that meet at a place are 0, and what they are multiplied by is or is not.
+TEST(SecondDerivatives, OfScatteredProductsOfZeros) {
+  const Symbol i = Variable("i"), u = Variable("u");
+  HostTensorMap inputs = {{"x", Doubles({6}, {2, 3, 0, 5, -1, 0.5})},
+                          {"u", Doubles({12}, {4, 0, 0.5, 0, 0, -2, 0, 7, 3, 0, 0, 0})},
+                          {"w", Doubles({12}, {0.3, -1, 2, 0.7, 1.5, 0.2, -0.4, 1, 0.9, 2, -1, 0.6})},
+                          {"b", Doubles({6}, {0.3, -1, 2, 0.7, 1.5, 0.2})}};
+  for (const bool by_elements : {true, false}) {
+    inputs["i"] = Doubles(by_elements ? Shape{12} : Shape{12, 1}, {0, 1, 1, 2, 2, 2, 3, 3, 3, 5, 5, 5});
+    const Symbol y = b * (by_elements ? ScatterElements(x, i, u, {.reduction = ScatterReduction::kMul})
+                                      : ScatterND(x, i, u, {.reduction = ScatterReduction::kMul}));
+    const Symbol by_updates = w * SlopeOf(y, "u", inputs), by_data = b * SlopeOf(y, "x", inputs);
+    for (const std::string by : {"u", "x", "b"}) ExpectSlope(by_updates, by, inputs, "by updates");
+    for (const std::string by : {"u", "b"}) ExpectSlope(by_data, by, inputs, "by data");
+  }
+}
+
 TEST(SecondDerivatives, OfANormOfZeroByWhatFlowsBack) {
   const HostTensorMap inputs = {{"x", Doubles({2, 2}, {0, 0, 3, 4})}, {"b", Doubles({2}, {0.5, -2})}};
   ExpectSlope(SlopeOf(b * L2Norm(x, {.axes = {1}}), "x", inputs), "b", inputs, "a norm");

@@ -282,6 +282,10 @@ TEST(Registry, TakesOperatorsOfUsers) {
   op.name = "UsersOwn";
   EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }), "Error: operator \"UsersOwn\" needs an infer rule");
   op.infer = [](InferContext&) {};
+  op.asks = {{.input = "data"}};
+  EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }),
+            "Error: operator \"UsersOwn\" asks for numbers in \"data\" without a range");
+  op.asks.clear();
   AddOp(op);
   EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }), "Error: there is an operator \"UsersOwn\" already");
   op.name = "";

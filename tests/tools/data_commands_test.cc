@@ -260,6 +260,8 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
             std::string::npos)
       << skipped;
   EXPECT_TRUE(skipped.out.starts_with("5 samples, of which 1 damaged and skipped: ")) << skipped;
+  EXPECT_EQ(Succeeds({"test", "--weights", "cut.prototxt", "--data", "data.prototxt", "--batch-size", "1"}).out,
+            skipped.out);  // of one batch nothing is left
   EXPECT_EQ(Json({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).at("skipped"), 1);
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image",
         {"test", "--weights", "cut.prototxt", "--data", "images:images", "--test-part", "1"});

@@ -141,6 +141,12 @@ TEST(Commit, ALabelOfTheBatchThatNamesNothingBeginsNoStep) {
   updater.Update(std::make_shared<const Batch>(good));
   updater.WaitFor(1);
   EXPECT_NE(StateOf(group, updater), before);
+  // It is looked at once: where that is said to have been, kernels tell.
+  const auto bad = std::make_shared<const Batch>(batch);
+  updater.Apply(updater.Compute({&bad, 1}, {}, /*checked=*/true));
+  const std::string told = MessageOf<DataError>([&] { updater.WaitFor(2); });
+  EXPECT_NE(told.find("not in 0..2"), std::string::npos) << told;
+  EXPECT_EQ(told.find("of the batch"), std::string::npos) << told;
 }
 
 TEST_F(CommitTest, NothingMovesAfterAFailureUntilItIsForgiven) {

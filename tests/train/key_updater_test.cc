@@ -164,5 +164,15 @@ TEST(KeyUpdater, AKeyKeepsItsSizeAndDtype) {
   EXPECT_EQ(weight, (std::vector<double>{-1, -1, 0}));
 }
 
+TEST(KeyedOptimizer, WhatFailsIsNoStep) {
+  const KeyedOptimizer optimizer(MakeOptimizer("sgd(lr=1)"));
+  int64_t gradient = 1, weight = 1;
+  EXPECT_NE(MessageOf<Error>([&] {
+              optimizer.updater()("w", DType::kInt64, &gradient, &weight, 1);
+            }).find("updates float32 or float64 parameters, got int64"),
+            std::string::npos);
+  EXPECT_EQ(optimizer.State().at("w:step").At(0), 0);
+}
+
 }  // namespace
 }  // namespace bindery

@@ -11,6 +11,7 @@
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
+#include "train/data/wrapped_iter.h"
 #include "train/extensions/snapshots.h"
 #include "train/loop/loop.h"
 
@@ -76,6 +77,25 @@ TEST(ModelLearner, TrainsAsChainersUpdaterOnAnyDevices) {
       EXPECT_EQ(learner.previous_epoch_detail(), 16.0 / 6);
       EXPECT_TRUE(learner.is_new_epoch());
     }
+  }
+}
+
+// Passes over what a sweep ends with.
+struct CutIter final : WrappedIter {
+  using WrappedIter::WrappedIter;
+  BatchPtr Next() override {
+    const BatchPtr batch = WrappedIter::Next();
+    return batch && is_new_epoch() ? WrappedIter::Next() : batch;
+  }
+};
+
+TEST(ModelLearner, ASweepEndsWithoutItsLastBatchToo) {
+  CutIter points(std::make_unique<ArrayIter>(Points(LastBatch::kShort)));
+  TrainedModel model(Linear(), PointsOn(1), Regression());
+  ModelLearner learner({.iterators = {{"main", &points}}, .models = {{"main", &model}}});
+  for (const bool is_new : {false, true, true}) {
+    learner.Update();
+    EXPECT_EQ(learner.is_new_epoch(), is_new);
   }
 }
 

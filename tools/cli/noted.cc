@@ -6,45 +6,23 @@
 #include <utility>
 #include <vector>
 
+#include "train/data/wrapped_iter.h"
+
 namespace bindery::cli {
 namespace {
 
-// Hands on what another gives.
-class ForwardingIter : public DataIter {
- public:
-  explicit ForwardingIter(std::unique_ptr<DataIter> source) : source_(std::move(source)) {}
-  std::vector<DataDesc> ProvideData() const override { return source_->ProvideData(); }
-  std::vector<DataDesc> ProvideLabel() const override { return source_->ProvideLabel(); }
-  int64_t batch_size() const override { return source_->batch_size(); }
-  int64_t samples() const override { return source_->samples(); }
-  BatchPtr Next() override { return source_->Next(); }
-  void Reset() override { source_->Reset(); }
-  int64_t epoch() const override { return source_->epoch(); }
-  double epoch_detail() const override { return source_->epoch_detail(); }
-  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
-  bool is_new_epoch() const override { return source_->is_new_epoch(); }
-  bool repeats() const override { return source_->repeats(); }
-  int64_t parts() const override { return source_->parts(); }
-  IterState SaveState() const override { return source_->SaveState(); }
-  void LoadState(const IterState& state) override { source_->LoadState(state); }
-  std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }
-
- private:
-  const std::unique_ptr<DataIter> source_;
-};
-
 // Notes what it was. `samples` knows their names; nullptr: nobody does.
-class NotingIter : public ForwardingIter {
+class NotingIter : public WrappedIter {
  public:
   NotingIter(std::unique_ptr<DataIter> source, bool labelled, SampleSourcePtr samples, int64_t labels,
              std::shared_ptr<SeenSamples> seen)
-      : ForwardingIter(std::move(source)), labelled_(labelled), samples_(std::move(samples)), labels_(labels),
+      : WrappedIter(std::move(source)), labelled_(labelled), samples_(std::move(samples)), labels_(labels),
         seen_(std::move(seen)) {}
   std::vector<DataDesc> ProvideLabel() const override {
-    return labelled_ ? ForwardingIter::ProvideLabel() : std::vector<DataDesc>();
+    return labelled_ ? WrappedIter::ProvideLabel() : std::vector<DataDesc>();
   }
   BatchPtr Next() override {
-    BatchPtr batch = ForwardingIter::Next();
+    BatchPtr batch = WrappedIter::Next();
     for (int64_t i = 0; batch != nullptr && i < batch->samples; ++i) {
       ++seen_->count;
       for (int64_t k = 0; k < labels_ && !batch->label.empty(); ++k) {
@@ -67,12 +45,12 @@ class NotingIter : public ForwardingIter {
 };
 
 // Counts how often each label was handed out: `labels` of a sample.
-class CountingIter : public ForwardingIter {
+class CountingIter : public WrappedIter {
  public:
   CountingIter(std::unique_ptr<DataIter> source, int64_t labels, std::shared_ptr<LabelCounts> counts)
-      : ForwardingIter(std::move(source)), labels_(labels), counts_(std::move(counts)) {}
+      : WrappedIter(std::move(source)), labels_(labels), counts_(std::move(counts)) {}
   BatchPtr Next() override {
-    BatchPtr batch = ForwardingIter::Next();
+    BatchPtr batch = WrappedIter::Next();
     for (int64_t i = 0; batch != nullptr && i < batch->samples * labels_; ++i) ++(*counts_)[batch->label[0].At(i)];
     return batch;
   }

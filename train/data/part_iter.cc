@@ -29,8 +29,8 @@ std::optional<PartOfBatch> PartOf(const Batch& batch, int64_t rows, int64_t part
 }
 
 PartIter::PartIter(std::unique_ptr<DataIter> source, int64_t part, int64_t parts)
-    : source_(std::move(source)), part_(part), parts_(parts) {
-  CheckPart(part_, parts_, source_->batch_size());
+    : WrappedIter(std::move(source)), part_(part), parts_(parts) {
+  CheckPart(part_, parts_, wrapped().batch_size());
 }
 
 std::vector<DataDesc> PartIter::Describe(std::vector<DataDesc> arrays) const {

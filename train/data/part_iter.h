@@ -10,13 +10,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "train/data/data_iter.h"
+#include "train/data/wrapped_iter.h"
 
 namespace bindery {
 
@@ -31,34 +29,20 @@ std::optional<PartOfBatch> PartOf(const Batch& batch, int64_t rows, int64_t part
 // Of what a batch says of its rows, what it says of these. `batch` may be `whole`.
 void TakePart(const PartOfBatch& part, const Batch& whole, Batch* batch);
 
-class PartIter : public DataIter {
+class PartIter : public WrappedIter {
  public:
   // Throws DataError for a part that there is not, and for a batch size that `parts` does not divide.
   PartIter(std::unique_ptr<DataIter> source, int64_t part, int64_t parts);
 
-  std::vector<DataDesc> ProvideData() const override { return Describe(source_->ProvideData()); }
-  std::vector<DataDesc> ProvideLabel() const override { return Describe(source_->ProvideLabel()); }
-  int64_t batch_size() const override { return source_->batch_size() / parts_; }
-  int64_t samples() const override { return source_->samples(); }
-
-  std::shared_ptr<const Batch> Next() override { return source_->NextPart(part_, parts_); }
-  void Reset() override { source_->Reset(); }
-
-  int64_t epoch() const override { return source_->epoch(); }
-  double epoch_detail() const override { return source_->epoch_detail(); }
-  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
-  bool is_new_epoch() const override { return source_->is_new_epoch(); }
-  bool repeats() const override { return source_->repeats(); }
+  std::vector<DataDesc> ProvideData() const override { return Describe(WrappedIter::ProvideData()); }
+  std::vector<DataDesc> ProvideLabel() const override { return Describe(WrappedIter::ProvideLabel()); }
+  int64_t batch_size() const override { return WrappedIter::batch_size() / parts_; }
+  std::shared_ptr<const Batch> Next() override { return wrapped().NextPart(part_, parts_); }
   int64_t parts() const override { return parts_; }
-
-  IterState SaveState() const override { return source_->SaveState(); }
-  void LoadState(const IterState& state) override { source_->LoadState(state); }
-  std::map<std::string, std::string> Metadata() const override { return source_->Metadata(); }
 
  private:
   std::vector<DataDesc> Describe(std::vector<DataDesc> arrays) const;
 
-  const std::unique_ptr<DataIter> source_;
   const int64_t part_, parts_;
 };
 

@@ -36,8 +36,10 @@ std::vector<std::string> ModelLearner::model_names() const {
 
 void ModelLearner::Update() {
   reported_ = Observation();
+  const int64_t before = epoch();
   UpdateCore();
   ++iteration_;
+  ended_ = epoch() > before;
   if (!is_new_epoch()) return;
   std::exception_ptr error;  // the first; the epoch is over for all, whatever became of its last steps
   for (const auto& [name, model] : options_.models) {

@@ -55,7 +55,7 @@ class ModelLearner : public Learner {
   int64_t epoch() const { return iterator("main").epoch(); }
   double epoch_detail() const { return iterator("main").epoch_detail(); }
   double previous_epoch_detail() const { return iterator("main").previous_epoch_detail(); }  // before the last batch
-  bool is_new_epoch() const { return iterator("main").is_new_epoch(); }
+  bool is_new_epoch() const { return ended_ || iterator("main").is_new_epoch(); }
 
   DataIter& iterator(const std::string& name) const;  // throw Error for another name
   TrainedModel& model(const std::string& name) const;
@@ -80,6 +80,7 @@ class ModelLearner : public Learner {
 
   ModelLearnerOptions options_;
   int64_t iteration_ = 0;
+  bool ended_ = false;  // a sweep, in the last update: also one whose last batches were passed over
   Observation reported_;
 };
 

@@ -31,10 +31,11 @@ class Array {
 
   bool empty() const;  // nothing, or no elements
   bool on_host() const { return host_ != nullptr; }
-  const std::vector<Tensor>& pieces() const { return pieces_; }  // none on the host
-  int axis() const { return axis_; }                             // along which there are several pieces
-  Device device() const;                                         // of the first piece; Cpu(0) on the host
-  const Shape& shape() const { return shape_; }                  // of the whole
+  const std::shared_ptr<const HostTensor>& host() const { return host_; }  // null: on devices
+  const std::vector<Tensor>& pieces() const { return pieces_; }            // none on the host
+  int axis() const { return axis_; }                                       // along which there are several pieces
+  Device device() const;                                                   // of the first piece; Cpu(0) on the host
+  const Shape& shape() const { return shape_; }                            // of the whole
   DType dtype() const { return dtype_; }
 
   // As pieces of an engine's; what is on the host shares its memory with them.

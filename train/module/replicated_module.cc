@@ -175,7 +175,7 @@ Values ReplicatedModule::Forward(const Values& inputs) {
     }
     std::vector<Tensor> pieces = PiecesAlong(array, bound.data[place].BatchAxis(), engine_);
     if (pieces.empty()) throw DataError(fmt::format("Forward: input \"{}\" is nothing", name));
-    batch.device_data.Set(place++, std::move(pieces));
+    batch.device_data.Set(place++, std::move(pieces), array.host());
   });
   SyncParameters();
   bound.ran_forward = bound.ran_backward = false;

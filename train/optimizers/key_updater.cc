@@ -40,11 +40,12 @@ class KeyedOptimizer::States {
     std::shared_lock running(running_);
     State& state = Find(key, dtype, elements);
     const std::vector<void*> tensors = Addresses(&state);
-    UpdateArgs args = NextArgs(key, &state);
+    UpdateArgs args = NextArgs(key, state);
     if (optimizer_->measure() && MultipliersFor(key).wd != 0) {
       args.squares = optimizer_->Measure(dtype, args, {&sum, 1}, stored, tensors, elements);
     }
     optimizer_->Update(dtype, args, {&sum, 1}, stored, tensors, {}, elements);
+    state.step = args.step;
   }
 
   void UpdateRows(const Key& key, const RowSums& sums, void* stored, int64_t elements) {
@@ -52,7 +53,9 @@ class KeyedOptimizer::States {
     State& state = Find(key, sums.dtype(), elements);
     const std::vector<void*> tensors = Addresses(&state);
     if (!state.rows) state.rows = std::make_shared<RowUpdate>();
-    state.rows->Run(*optimizer_, NextArgs(key, &state), sums, {&stored, 1}, tensors);
+    const UpdateArgs args = NextArgs(key, state);
+    state.rows->Run(*optimizer_, args, sums, {&stored, 1}, tensors);
+    state.step = args.step;  // what throws is no step
   }
 
   const Optimizer& optimizer() const { return *optimizer_; }
@@ -92,11 +95,11 @@ class KeyedOptimizer::States {
     return tensors;
   }
 
-  UpdateArgs NextArgs(const Key& key, State* state) const {
-    ++state->step;
+  UpdateArgs NextArgs(const Key& key, const State& state) const {
+    const int64_t step = state.step + 1;
     const Multipliers multipliers = MultipliersFor(key);
-    return {.step = state->step,
-            .learning_rate = options_.schedule->LearningRate(state->step) * multipliers.lr,
+    return {.step = step,
+            .learning_rate = options_.schedule->LearningRate(step) * multipliers.lr,
             .weight_decay = optimizer_->options().weight_decay * multipliers.wd,
             .rescale = optimizer_->options().rescale_gradient.value_or(options_.rescale)};
   }

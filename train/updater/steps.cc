@@ -22,14 +22,15 @@ void Updater::Compute(const BatchPtr& batch) {
   ForwardBackward({&batch, 1}, samples, {});
 }
 
-int64_t Updater::Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure) {
-  const int64_t samples = CheckMicroBatches(micro_batches);
+int64_t Updater::Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure,
+                         bool checked) {
+  const int64_t samples = CheckMicroBatches(micro_batches, !checked);
   if (adds_up_) group_->ZeroGradients();
   ForwardBackward(micro_batches, samples, measure);
   return samples;
 }
 
-int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches) const {
+int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches, bool values) const {
   if (micro_batches.empty()) Throw("Update: no batches");
   if (micro_batches.size() > StepBlock::kPrediction) {
     Throw("Update: a step has at most {} micro-batches, got {}", StepBlock::kPrediction, micro_batches.size());
@@ -53,7 +54,7 @@ int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches) cons
       Throw<DataError>(
           "there is no batch: where Next gave none, the iterator's epoch is over, and Reset begins another");
     }
-    samples += group_->CheckBatch(*batch, Mode::kTrain);
+    samples += group_->CheckBatch(*batch, Mode::kTrain, values);
   }
   return samples;
 }
@@ -93,7 +94,8 @@ void Updater::RunPieces(size_t pieces, int64_t samples, const std::function<void
                     .batch_size = samples,
                     .loss_scale = run_->loss_scale.scale,
                     .rates = RatesOf(run_->step + 1, samples),
-                    .tentative = true};
+                    .tentative = true,
+                    .checked = true};
   struct Leave {  // what runs by other hands is no part of a step, whatever is thrown here
     Updater* updater;
     uint64_t step;

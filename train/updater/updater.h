@@ -121,9 +121,10 @@ class Updater {
   void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
   // The first half of a step on several micro-batches; returns their samples. `measure(i)`, where given, is called when
-  // micro-batch i has been pushed, whose outputs then are the group's, and before the next one. Throws what Update
-  // does.
-  int64_t Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure = {});
+  // micro-batch i has been pushed, whose outputs then are the group's, and before the next one. `checked`: the values
+  // of all have been looked at (ExecutorGroup::CheckBatch). Throws what Update does.
+  int64_t Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure = {},
+                  bool checked = false);
   // Measures the outputs of the last micro-batch, in `measure` (Compute) or before Apply: a step with labels or outputs
   // that the metric refuses is not committed.
   void Measure(const Metric& metric, StepMeasurement* measurement);
@@ -261,10 +262,11 @@ class Updater {
     void Note(int64_t place, StepStatus bad);
     std::vector<double> Hear(std::span<const ProcessExchange::Word> words);  // the processes' weights; empty: 1
   };
-  class OnDevices;                                                           // devices.cc
-  class InProcesses;                                                         // process_update.cc
-  class Table;                                                               // rows.cc
-  int64_t CheckMicroBatches(std::span<const BatchPtr> micro_batches) const;  // returns their samples
+  class OnDevices;    // devices.cc
+  class InProcesses;  // process_update.cc
+  class Table;        // rows.cc
+  int64_t CheckMicroBatches(std::span<const BatchPtr> micro_batches,
+                            bool values = true) const;  // returns their samples
   // Forward and backward of a step of `samples`: one micro-batch after the other, or its only batch in blocks.
   void ForwardBackward(std::span<const BatchPtr> micro_batches, int64_t samples,
                        const std::function<void(size_t)>& measure);

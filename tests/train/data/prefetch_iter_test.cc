@@ -10,6 +10,7 @@
 #include "tests/host_tensors.h"
 #include "tests/message_of.h"
 #include "train/data/array_iter.h"
+#include "train/data/wrapped_iter.h"
 
 namespace bindery {
 namespace {
@@ -22,7 +23,7 @@ std::unique_ptr<DataIter> Numbers(LastBatch last_batch) {
 }
 
 // Passes everything on, and can be told to fail or to wait.
-class TestIter : public DataIter {
+class TestIter : public WrappedIter {
  public:
   struct Control {
     std::atomic<int> made{0};
@@ -32,32 +33,22 @@ class TestIter : public DataIter {
     std::atomic<bool> wait{false};
     std::counting_semaphore<1000> go{0};
   };
-  explicit TestIter(Control* control) : inner_(Numbers(LastBatch::kShort)), control_(control) {}
-  std::vector<DataDesc> ProvideData() const override { return inner_->ProvideData(); }
-  std::vector<DataDesc> ProvideLabel() const override { return inner_->ProvideLabel(); }
-  int64_t batch_size() const override { return inner_->batch_size(); }
-  int64_t samples() const override { return inner_->samples(); }
-  std::shared_ptr<const Batch> Next() override {
+  explicit TestIter(Control* control) : WrappedIter(Numbers(LastBatch::kShort)), control_(control) {}
+  BatchPtr Next() override {
     if (control_->wait) control_->go.acquire();
     if (control_->made++ == control_->fail_at) Throw<DataError>("record 7 is damaged");
-    return inner_->Next();
+    return WrappedIter::Next();
   }
   void Reset() override {
     if (control_->fail_reset) Throw<DataError>("the file is gone");
-    inner_->Reset();
+    WrappedIter::Reset();
   }
-  int64_t epoch() const override { return inner_->epoch(); }
-  double epoch_detail() const override { return inner_->epoch_detail(); }
-  double previous_epoch_detail() const override { return inner_->previous_epoch_detail(); }
-  bool is_new_epoch() const override { return inner_->is_new_epoch(); }
-  IterState SaveState() const override { return inner_->SaveState(); }
   void LoadState(const IterState& state) override {
     if (control_->fail_load) Throw<DataError>("the disk is gone");
-    inner_->LoadState(state);
+    WrappedIter::LoadState(state);
   }
 
  private:
-  std::unique_ptr<DataIter> inner_;
   Control* control_;
 };
 

@@ -185,8 +185,51 @@ TEST(SampleIter, DamagedSamplesAreSkippedAndCountedIfAsked) {
   resumed.LoadState(iter.SaveState());
   EXPECT_EQ(resumed.skipped(), 1);
   resumed.Next();
-  EXPECT_EQ(MessageOf<DataError>([&] { resumed.Next(); }),
-            "DataError: none of the 1 samples of a batch can be read; the last one: \"file\", record 6: damaged");
+  EXPECT_EQ(resumed.Next(), nullptr);  // of the last batch nothing is left
+  EXPECT_EQ(resumed.skipped(), 2);
+  EXPECT_TRUE(resumed.is_new_epoch());
+}
+
+TEST(SampleIter, BatchesOfDamagedSamplesArePassedOver) {
+  const auto open = [](std::set<int64_t> damaged, LastBatch last_batch) {
+    return SampleIter(Spoken(9, std::move(damaged)), {.batch_size = 3, .last_batch = last_batch, .skip_damaged = true});
+  };
+  const Rows first = {{0, 0}, {1, 0}, {2, 0}}, last = {{6, 0}, {7, 0}, {8, 0}}, again = {{0, 1}, {1, 1}, {2, 1}};
+  SampleIter middle = open({3, 4, 5}, LastBatch::kShort), resumed = open({3, 4, 5}, LastBatch::kShort);
+  middle.Next();
+  resumed.LoadState(middle.SaveState());
+  for (SampleIter* const iter : {&middle, &resumed}) {
+    EXPECT_EQ(RowsOf(*iter->Next()), last);
+    EXPECT_EQ(iter->skipped(), 3);
+    EXPECT_EQ(iter->previous_epoch_detail(), 1.0 / 3);
+    EXPECT_EQ(iter->epoch_detail(), 1);
+    EXPECT_TRUE(iter->is_new_epoch());
+    EXPECT_EQ(iter->Next(), nullptr);
+  }
+  EXPECT_EQ(middle.SaveState(), resumed.SaveState());
+  // Where a sweep begins, and ends, and no batch stands between.
+  EXPECT_EQ(Take(*std::make_unique<PrefetchIter>(std::make_unique<SampleIter>(
+                     Spoken(9, {0, 1, 2, 6, 7, 8}), SampleIterOptions{.batch_size = 3, .skip_damaged = true})),
+                 2),
+            (std::vector<Rows>{{{3, 0}, {4, 0}, {5, 0}}, {{3, 1}, {4, 1}, {5, 1}}}));
+  SampleIter repeated = open({3, 4, 5, 6, 7, 8}, LastBatch::kRepeat);
+  EXPECT_EQ(RowsOf(*repeated.Next()), first);
+  EXPECT_FALSE(repeated.is_new_epoch());
+  EXPECT_EQ(RowsOf(*repeated.Next()), again);
+  EXPECT_TRUE(repeated.is_new_epoch());
+  EXPECT_EQ(repeated.epoch(), 1);
+  EXPECT_EQ(repeated.previous_epoch_detail(), 1.0 / 3);
+}
+
+TEST(SampleIter, NothingLeftIsAnError) {
+  SampleIter none(Spoken(4, {0, 1, 2, 3}), {.batch_size = 2, .last_batch = LastBatch::kRepeat, .skip_damaged = true});
+  SampleIter part(Spoken(4, {1}), {.batch_size = 2, .part = 1, .parts = 2, .skip_damaged = true});
+  const std::string end = " samples of a batch can be read; the last one: \"file\", record ";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(MessageOf<DataError>([&] { none.Next(); }), "DataError: none of the 2" + end + "3: damaged");
+    EXPECT_EQ(MessageOf<DataError>([&] { part.Next(); }), "DataError: none of the 1" + end + "1: damaged");
+  }
+  EXPECT_EQ(none.skipped() + part.skipped(), 0);
 }
 
 TEST(SampleIter, StatesOfOthersAreRefused) {

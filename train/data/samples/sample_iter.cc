@@ -42,29 +42,50 @@ std::vector<DataDesc> SampleIter::Describe(const std::vector<SampleArray>& array
 
 std::shared_ptr<const Batch> SampleIter::Next() {
   const IterState before = numbers_.SaveState();
-  const int64_t position = before.at("position"), sweep = before.at("sweep");
-  const BatchPtr whole = numbers_.Next();
-  if (whole == nullptr) return nullptr;
-  const auto part = PartOf(*whole, std::ssize(whole->index), options_.part, options_.parts);
-  if (!part) return nullptr;
-  std::vector<int64_t> index, sweeps;
-  for (const int64_t row : part->rows) {
-    const bool real = row < whole->samples;
-    index.push_back(whole->index[static_cast<size_t>(row)]);
-    sweeps.push_back(real ? sweep + FloorDiv(position + row, samples()) : sweep);
-  }
+  const int64_t skipped = skipped_;
   try {
-    const std::shared_ptr<Batch> batch = Make(std::move(index), sweeps, part->samples);
-    if (options_.parts > 1) batch->first = part->rows[0];
-    return batch;
+    int64_t lost = 0;        // samples of batches that nothing is left of
+    bool lost_last = false;  // the last one of a sweep among them
+    while (true) {
+      const IterState here = numbers_.SaveState();
+      const BatchPtr whole = numbers_.Next();
+      if (whole == nullptr) return nullptr;
+      const auto part = PartOf(*whole, std::ssize(whole->index), options_.part, options_.parts);
+      if (!part) return nullptr;
+      std::vector<int64_t> index, sweeps;
+      for (const int64_t row : part->rows) {
+        const int64_t sweep = here.at("sweep");
+        const bool real = row < whole->samples;
+        index.push_back(whole->index[static_cast<size_t>(row)]);
+        sweeps.push_back(real ? sweep + FloorDiv(here.at("position") + row, samples()) : sweep);
+      }
+      // Other parts of this batch are trained whatever becomes of this one; and there is an end where all are lost.
+      lost += whole->samples;
+      const bool may_be_lost = options_.parts == 1 && lost < samples();
+      const std::shared_ptr<Batch> batch = Make(std::move(index), sweeps, part->samples, may_be_lost);
+      if (batch->samples == 0) {
+        lost_last = lost_last || numbers_.is_new_epoch();
+        continue;
+      }
+      if (options_.parts > 1) batch->first = part->rows[0];
+      if (lost > whole->samples) {  // they count as this batch's
+        IterState now = numbers_.SaveState();
+        now["previous_epoch"] = before.at("epoch");
+        now["previous_position"] = before.at("position");
+        now["is_new_epoch"] |= lost_last;
+        numbers_.LoadState(now);
+      }
+      return batch;
+    }
   } catch (...) {
     numbers_.LoadState(before);
+    skipped_ = skipped;
     throw;
   }
 }
 
-std::shared_ptr<Batch> SampleIter::Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps,
-                                        int64_t samples) {
+std::shared_ptr<Batch> SampleIter::Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps, int64_t samples,
+                                        bool may_be_lost) {
   const auto rows = static_cast<int64_t>(index.size());
   const std::shared_ptr<Batch> batch = batches_.Take();
   batch->samples = samples;
@@ -91,12 +112,14 @@ std::shared_ptr<Batch> SampleIter::Make(std::vector<int64_t> index, const std::v
       errors[i] = std::current_exception();
     }
   });
-  if (std::ranges::any_of(errors, [](const auto& error) { return error != nullptr; })) Skip(errors, batch.get());
+  if (std::ranges::any_of(errors, [](const auto& error) { return error != nullptr; })) {
+    Skip(errors, may_be_lost, batch.get());
+  }
   return batch;
 }
 
 // The rows that could be made come first, and what is left is filled up with the first of them.
-void SampleIter::Skip(const std::vector<std::exception_ptr>& errors, Batch* batch) {
+void SampleIter::Skip(const std::vector<std::exception_ptr>& errors, bool may_be_lost, Batch* batch) {
   std::vector<int64_t> kept;
   int64_t skipped = 0;
   for (int64_t row = 0; row < batch->samples + batch->pad; ++row) {
@@ -112,7 +135,7 @@ void SampleIter::Skip(const std::vector<std::exception_ptr>& errors, Batch* batc
       if (row >= batch->samples) continue;
       ++skipped;
       LogLine(LogLevel::kWarning, fmt::format("skipping a damaged sample: {}", e.message()));
-      if (skipped == batch->samples) {
+      if (skipped == batch->samples && !may_be_lost) {
         Throw<DataError>("none of the {} samples of a batch can be read; the last one: {}", skipped, e.message());
       }
     }

@@ -10,7 +10,8 @@
 // just the batches that one process would, and the state of one is that of all, also for another number of them.
 //
 // Damaged samples. They are errors, which come again at the same place; or skipped: the row becomes padding, a warning
-// is logged, and skipped() counts. A batch of which no sample is left is an error all the same.
+// is logged, and skipped() counts. A batch of which no sample is left is passed over: the next one counts as both. But
+// it is an error as one part of several, the others of which are trained, and where no sample of a sweep is left.
 #pragma once
 
 #include "train/data/array_iter.h"
@@ -57,9 +58,11 @@ class SampleIter : public DataIter {
 
  private:
   std::vector<DataDesc> Describe(const std::vector<SampleArray>& arrays) const;
-  // Makes the batch of rows `index`, of which the first `samples` are real; each with the sweep that it is of.
-  std::shared_ptr<Batch> Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps, int64_t samples);
-  void Skip(const std::vector<std::exception_ptr>& errors, Batch* batch);
+  // Makes the batch of rows `index`, of which the first `samples` are real; each with the sweep that it is of. If none
+  // can be made, and it may be lost, it has no samples.
+  std::shared_ptr<Batch> Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps, int64_t samples,
+                              bool may_be_lost);
+  void Skip(const std::vector<std::exception_ptr>& errors, bool may_be_lost, Batch* batch);
 
   const SampleSourcePtr source_;
   const SampleIterOptions options_;
