@@ -39,9 +39,7 @@ class ChosenLibrary {
     return chosen;
   }
   // Throws DeviceError with the loader's reason, or naming the function that it lacks.
-  static ApiPtr Open(const std::string& file) {
-    return std::make_shared<const Api>(Api{.find = OpenFunctions(file)});
-  }
+  static ApiPtr Open(const std::string& file) { return std::make_shared<const Api>(Api{.find = OpenFunctions(file)}); }
   // In place of NVIDIA's: for tests. Null: none.
   void Use(ApiPtr api) {
     const std::lock_guard lock(mutex_);

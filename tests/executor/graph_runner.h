@@ -26,7 +26,7 @@ struct RunOptions {
   Layout layout = Layout::kPlain;
   StepBlock step = {};
   std::map<std::string, int> batch_axes = {};
-  bool watch = true;  // false: only compute
+  bool watch = true;   // false: only compute
   Device device = {};  // whose kernels run; elsewhere than on a CPU on copies of all that they use
 };
 

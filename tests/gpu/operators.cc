@@ -8,8 +8,8 @@
 
 #include "executor/executor.h"
 #include "symbol/ops.h"
+#include "tests/executor/cases/operator_cases.h"
 #include "tests/executor/graph_runner.h"
-#include "tests/executor/operator_cases.h"
 #include "tests/executor/values.h"
 #include "tests/test_device.h"
 

@@ -48,7 +48,7 @@ TEST(Docs, NameTestsThatExist) {
       const std::string& line = file.lines[i];
       for (std::sregex_iterator at(line.begin(), line.end(), kName); at != std::sregex_iterator(); ++at) {
         std::string name = (*at)[1];
-        std::ranges::replace(name, ':', '/');  // //tests/train:loop_test
+        std::ranges::replace(name, ':', '/');  // //tests/train/loop:loop_test
         EXPECT_TRUE(Tests().contains(name)) << file.path << ":" << i + 1 << " names a test " << (*at)[0];
         ++named;
       }

@@ -1,5 +1,5 @@
 // What becomes of ONNX graphs: parameters and constants, any batch, shape sub-graphs, versions, errors. That operators
-// compute the same is tests/executor/onnx_test.cc's subject.
+// compute the same is tests/executor/onnx/onnx_test.cc's subject.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>

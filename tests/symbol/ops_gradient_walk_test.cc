@@ -96,12 +96,9 @@ TEST(GradientWalk, TypesAreThoseOfTheArguments) {
     for (int i = 0; i < count; ++i) {
       known.shapes[names[i]] = example.inputs[i];
       known.axes[names[i]] = example.batch_axes[i];
-      static const std::map<std::string, DType> kFixed = {{"state", DType::kUInt8},
-                                                          {"mask", DType::kUInt8},
-                                                          {"valid_count", DType::kFloat32},
-                                                          {"condition", DType::kBool},
-                                                          {"quantized", DType::kUInt8},
-                                                          {"zero_point", DType::kUInt8}};
+      static const std::map<std::string, DType> kFixed = {
+          {"state", DType::kUInt8},    {"mask", DType::kUInt8},      {"valid_count", DType::kFloat32},
+          {"condition", DType::kBool}, {"quantized", DType::kUInt8}, {"zero_point", DType::kUInt8}};
       const bool fixed = IsLabel(names[i]) || kFixed.contains(names[i]);
       known.dtypes[names[i]] = kFixed.contains(names[i]) ? kFixed.at(names[i]) : DType::kFloat64;
       if (!fixed && !IsAuxiliary(op, names[i])) wrt.push_back(names[i]);

@@ -102,14 +102,13 @@ TEST(Stages, WhatNeedsNoDataWaitsForItsReaders) {
   });
   EXPECT_EQ(Cut(net), (Lines{"a: fc1_output to b_output <- data fc1_weight fc1_bias",
                              "b: softmax_output <- fc1_output to b w softmax_label"}));
-  EXPECT_EQ(
-      MessageOf<ModelError>([] {
-        const Symbol w = On("b", [] { return Variable("w"); });
-        const Symbol x = On("a", [&] { return Variable("data") * w; });
-        Cut(On("b", [&] { return Tanh(x, "y"); }));
-      }),
-      "ModelError: variable \"w\": Mul \"data_mul1\" needs it before its placement \"b\" has anything to "
-      "compute from data; give it the placement of what reads it");
+  EXPECT_EQ(MessageOf<ModelError>([] {
+              const Symbol w = On("b", [] { return Variable("w"); });
+              const Symbol x = On("a", [&] { return Variable("data") * w; });
+              Cut(On("b", [&] { return Tanh(x, "y"); }));
+            }),
+            "ModelError: variable \"w\": Mul \"data_mul1\" needs it before its placement \"b\" has anything to "
+            "compute from data; give it the placement of what reads it");
 }
 
 TEST(Stages, ScopesOfTheCallerAreNotForThem) {

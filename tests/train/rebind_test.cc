@@ -20,7 +20,7 @@ ArrayIter Images(int64_t count, int64_t batch, int64_t height, int64_t width) {
   return ArrayIter(std::move(data), std::move(labels), {.batch_size = batch});
 }
 
-// E9: scores and predictions; training steps on such batches: tests/executor/group_test.cc.
+// E9: scores and predictions; training steps on such batches: tests/executor/group/group_test.cc.
 TEST(Rebind, OtherBatchesAndImagesNeedNoCall) {
   Symbol x = Convolution(Variable("data"), {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 2}}, "conv");
   x = Pooling(Relu(x), {.type = PoolType::kAvg, .global = true});

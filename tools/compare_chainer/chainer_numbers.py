@@ -1,4 +1,4 @@
-"""Numbers of Chainer's own, for tests/train/trigger_test.cc and tests/train/model_learner_test.cc: epochs, triggers,
+"""Numbers of Chainer's own, for tests/train/loop/trigger_test.cc and tests/train/loop/model_learner_test.cc: epochs, triggers,
 and a training by ParallelUpdater. Chainer is no longer maintained and needs an environment of its own, of Python up
 to 3.11:
 

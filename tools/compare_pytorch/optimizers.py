@@ -1,4 +1,4 @@
-"""What PyTorch's optimizers make of four weights in 100 steps, for tests/train/published_optimizers_test.cc; and, in
+"""What PyTorch's optimizers make of four weights in 100 steps, for tests/train/optimizers/published_optimizers_test.cc; and, in
 float64, the formulas of those that it does not have.
 
     pip install torch; python3 tools/compare_pytorch/optimizers.py

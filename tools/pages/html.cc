@@ -76,7 +76,8 @@ std::string Base64(const std::string& bytes) {
 std::string Thousands(int64_t number) {
   std::string digits = std::to_string(number);
   const int first = number < 0 ? 1 : 0;
-  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
+  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3)
+    digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 

@@ -17,8 +17,8 @@
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/cudnn.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/executor/cases/operator_cases.h"
 #include "tests/executor/graph_runner.h"
-#include "tests/executor/operator_cases.h"
 
 namespace bindery {
 namespace {

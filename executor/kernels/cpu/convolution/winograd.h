@@ -1,7 +1,7 @@
 // Convolution of float32 by Winograd's minimal filtering, F(2x2, 3x3) and F(4x4, 3x3): 2.25 and 4 times fewer products
 // than there are taps, for windows of 3 x 3 with stride 1 and no dilation, in one group.
 //
-// Results are sums of other terms than the reference's: their errors are larger (tests/executor/winograd_test.cc has
+// Results are sums of other terms than the reference's: their errors are larger (tests/executor/kernels/winograd_test.cc has
 // bounds), and what is not finite spreads over its tile. So it is only for runs that allow it (Tuning::kWinograd). Weights
 // that predictions keep are transformed once: that is a format of theirs. Others are in each run, into scratch memory.
 // Not a bit depends on that, or on the number of threads.
