@@ -291,7 +291,6 @@ void ImportMatMulNBits(Importer& im) {
 void ImportGatherBlockQuantized(Importer& im) {
   const int64_t bits = WeightBits(im), gather = im.Int("gather_axis", 0);
   const bool packed = im.DTypeOf(im.In(0)) == DType::kUInt8 && im.BitsOf(0) == 0;
-  const Shape shape = im.ShapeOf(im.In(0));
   const auto table = [&](int input) {
     const Shape bytes = im.Static(input).shape();
     if (!packed || bytes.rank() == 0) return im.IntegersIn(input);

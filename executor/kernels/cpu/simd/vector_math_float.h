@@ -1,8 +1,8 @@
 // vector_math.h for floats; no include guard either. Polynomials are those of the Cephes library (Moshier), good to 1
 // or 2 units in the last place.
 
-#include "executor/kernels/cpu/simd/bfloat16_body.h"
 #include "executor/kernels/cpu/simd/vector_math.h"
+#include "executor/kernels/cpu/simd/bfloat16_body.h"
 
 // 2^n, -126 <= n <= 127
 inline V PowerOf2(I n) { return (V)((n + 127) << 23); }
