@@ -36,13 +36,15 @@ namespace bindery {
 
 class Processes {
  public:
-  Processes(int rank, int size) : rank_(rank), size_(size) {}
+  Processes(int rank, int size);
   virtual ~Processes() = default;
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
   int rank() const { return rank_; }  // of this one, from 0
   int size() const { return size_; }
+  // Cores for its devices, at least 1: those that it may run on, shared out among all processes that may run there.
+  int cores() const { return cores_; }
 
   void Barrier();  // returns when all have come to it
   // `mine` of each, one behind the other in their order: `all` has room for size() times `bytes`.
@@ -94,6 +96,7 @@ class Processes {
   void Leave(const std::string& why) noexcept;
 
  protected:
+  void ShareCores();  // a collective call, of whoever makes processes that may be on one machine
   // Have all processes ended their calls, so that none is within one where another is not? Not before one has left.
   bool parted() const { return parted_; }
 
@@ -130,6 +133,7 @@ class Processes {
   void Give(int64_t offer, std::span<void* const> wholes);
 
   const int rank_, size_;
+  int cores_;
   std::mutex mutex_;    // guards:
   std::string broken_;  // why nothing is exchanged any more; empty: all is well
   bool parted_ = false;

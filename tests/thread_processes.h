@@ -24,7 +24,9 @@ class ThreadProcesses final : public Processes {
     std::barrier<> barrier;
     std::vector<const char*> given;
   };
-  ThreadProcesses(int rank, int size, std::shared_ptr<Place> place) : Processes(rank, size), place_(std::move(place)) {}
+  ThreadProcesses(int rank, int size, std::shared_ptr<Place> place) : Processes(rank, size), place_(std::move(place)) {
+    ShareCores();
+  }
 
  private:
   void DoAllGather(const void* mine, void* all, int64_t bytes) override {

@@ -111,7 +111,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                            .param_dtypes = options_.param_dtypes,
                            .mirror = options_.mirror,
                            .engine = options_.engine,
-                           .threads_per_device = options_.threads_per_device,
+                           .threads_per_device = ThreadsPerDevice(),
                            .seed = options_.seed,
                            .switches = {.policy = options_.policy, .tuning = options_.tuning},
                            .bucket_bytes = options_.bucket_bytes,

@@ -89,7 +89,7 @@ struct TrainerOptions {
   MultiplierList multipliers = {};             // of learning rate and weight decay, by patterns: {{"conv*", 0.1}}
   ParamDTypes param_dtypes = {};               // GroupOptions
   uint64_t seed = 0;                           // of initial values and random operators
-  int threads_per_device = 0;
+  int threads_per_device = 0;                  // of CPUs; 0: the cores that this process has, shared out evenly
   KernelPolicy policy = KernelPolicy::kFast;
   Tuning tuning = Tuning::kOff;  // CompileSwitches; not with reproducible blocks, whose bits depend on no measurement
   std::shared_ptr<Engine> engine = nullptr;
@@ -274,6 +274,7 @@ class Trainer {
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
   std::unique_ptr<TrainingMetric> MakeMetrics() const;  // of the options
   // With processes; nothing without (trainer_processes.cc).
+  int ThreadsPerDevice() const;  // GroupOptions
   bool InProcesses() const { return options_.processes && options_.processes->size() > 1; }
   bool IsFirst() const { return !InProcesses() || options_.processes->rank() == 0; }
   // Runs it; what it throws the others are told of.

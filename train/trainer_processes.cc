@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/files.h"
+#include "engine/backend.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -20,6 +22,13 @@ uint64_t ChecksumOf(const HostTensorMap& values) {
 bool IsSummed(const HostTensor& value) { return value.dtype() == DType::kFloat32 || value.dtype() == DType::kFloat64; }
 
 }  // namespace
+
+int Trainer::ThreadsPerDevice() const {
+  if (!InProcesses() || options_.threads_per_device != 0) return options_.threads_per_device;
+  const std::set<Device> devices(options_.devices.begin(), options_.devices.end());
+  const auto cpus = static_cast<int>(std::ranges::count_if(devices, HostAddressable));
+  return std::max(1, options_.processes->cores() / std::max(1, cpus));
+}
 
 void Trainer::LeaveProcesses(const std::exception& error) const noexcept {
   // While a device hangs nothing has failed: the next Fit goes on.

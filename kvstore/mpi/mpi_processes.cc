@@ -68,7 +68,7 @@ class ProcessesOfMpi final : public Processes {
     return begun;
   }
 
-  explicit ProcessesOfMpi(const Begun& begun) : Processes(begun.rank, begun.size), begun_(begun) {}
+  explicit ProcessesOfMpi(const Begun& begun) : Processes(begun.rank, begun.size), begun_(begun) { ShareCores(); }
   // MPI ends where all have come. So that nobody waits there for one that waits elsewhere, each says that it ends.
   ~ProcessesOfMpi() override {
     Leave(std::uncaught_exceptions() > 0 ? "it ended by an error" : "its program has ended");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "engine/team.h"
 #include "kvstore/kvstore.h"
 #include "kvstore/process_exchange.h"
 #include "tests/message_of.h"
@@ -33,6 +35,14 @@ Processes::Values Of(DType dtype, std::vector<T>* values) {
 }
 
 // In the order of the processes, to the bit; lengths that the pieces of an exchange do not divide, too.
+TEST(Processes, ShareTheCoresThatAllMayRunOn) {
+  for (const int count : {1, 2, 3}) {
+    ExpectProcesses(count, [&](const ProcessesPtr& processes) {
+      EXPECT_EQ(processes->cores(), std::max(1, NumCores() / count));
+    });
+  }
+}
+
 TEST(Processes, SumsAreInTheOrderOfTheProcesses) {
   for (const int count : {1, 2, 3, 5}) {
     for (const int64_t elements : {0, 1, 2, 7, 100'003, 3'000'001}) {
