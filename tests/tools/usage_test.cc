@@ -253,7 +253,10 @@ TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
   EXPECT_NE(train.find("--reproducible [INT] "), std::string::npos) << train;
   EXPECT_NE(train.find("--balance [TEXT] "), std::string::npos) << train;
   EXPECT_NE(train.find("--tune [TEXT] "), std::string::npos) << train;
+  EXPECT_EQ(Succeeds({"help"}).out, help);
+  EXPECT_EQ(Succeeds({"help", "train"}).out, train);
   EXPECT_EQ(Succeeds({"--version"}).out, "bindery 0.1.0\n");
+  EXPECT_EQ(Succeeds({"version"}).out, "bindery 0.1.0\n");
   Fails(2, "--version stands alone, got \"train\" after it", {"--version", "train"});
 }
 

@@ -152,7 +152,7 @@ TEST_F(WeightsCommandsTest, ModelsBecomeWeightsAndWeightsModels) {
   Fails(2, "OUT: expected a name that ends in", {"convert", "net.pb", "net.bin"});
   Fails(2, "IN and OUT are the same", {"convert", "net.pb", "./net.pb"});
   Fails(2, "OUT is required", {"convert", "net.pb"});
-  Fails(2, "unexpected word", {"test", "net.pb"});
+  Fails(2, "test takes options only; did you mean \"--model net.pb\"?", {"test", "net.pb"});
 }
 
 TEST_F(WeightsCommandsTest, CheckpointsAreModels) {

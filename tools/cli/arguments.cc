@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -67,7 +69,9 @@ std::string CalledElsewhere(const std::string& word, const Names& names) {
 // What is wrong with a word that stands where an option should.
 [[noreturn]] void FailAtWord(const std::string& word, const Names& names, const std::string& command) {
   if (!word.starts_with("-")) {
-    const std::string nearest = names.Find("--" + word) ? "--" + word : "";
+    std::string nearest = names.Find("--" + word) ? "--" + word : "";
+    std::error_code none;
+    if (names.Find("--model") && std::filesystem::exists(word, none)) nearest = "--model " + word;
     Fail(fmt::format("unexpected word \"{}\": {} takes options only{}", word, command,
                      nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest)),
          command);
@@ -102,7 +106,12 @@ std::string Range(T low, T high) {
 }  // namespace
 
 std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const char* const* argv) {
-  const std::vector<std::string> given(argv + 1, argv + argc);
+  std::vector<std::string> given(argv + 1, argv + argc);
+  if (!given.empty() && given[0] == "version") given[0] = "--version";
+  if (!given.empty() && given[0] == "help") {  // of a command, or of all
+    given.erase(given.begin());
+    given.push_back("--help");
+  }
   const std::string first = given.empty() ? "" : given[0];
   if (Names(app).Find(first)) {  // --help, --version
     if (given.size() > 1) Fail(fmt::format("{} stands alone, got \"{}\" after it", first, given[1]));
