@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/sample_error.h"
+#include "tests/test_device.h"
 #include "tests/train/module/module_helpers.h"
 
 namespace bindery {
@@ -9,7 +10,7 @@ namespace {
 
 TEST(ModuleNumbers, AreLookedAtAsAGroupDoes) {
   ReplicatedModule net(Criterion(),
-                       {.devices = Devices(2),
+                       {.devices = TestDeviceList(2),
                         .inputs = ListOf(DataDesc{"scores", {4, 3}}, DataDesc{"label", {4}, DType::kInt32}),
                         .threads_per_device = 1});
   const HostTensor scores(DType::kFloat32, {4, 3});
