@@ -64,7 +64,8 @@ TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
         (Write("more.csv", "6,1,oak\n"), Words{"test", "--data", "csv:more.csv", "--test-part", "1"}));
   Fails(4, "samples of (1, 1, 2) do not fit model \"lenet\": Convolution \"conv1\": the window of 5 along axis 2",
         {"train", "--data", "csv:flowers.csv", "--checkpoints="});
-  Fails(4, "samples of (1, 1, 1) do not fit", (Write("more.csv", "6,rose\n"), Words{"test", "--data", "csv:more.csv"}));
+  Fails(4, "\"more.csv\": it has 1 features, but the model 2",
+        (Write("more.csv", "6,rose\n"), Words{"test", "--data", "csv:more.csv"}));
 }
 
 // What is given is predicted as a whole, unless a part is asked for; what the model was tested on is, where none is.

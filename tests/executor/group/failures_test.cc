@@ -237,7 +237,7 @@ TEST(GroupFailures, MetricsWantTheLabelsDescribed) {
 TEST(GroupFailures, TrainingNeedsItsLabelsBound) {
   DataParallelExecutorGroup group(SmallNet(), {.devices = kTwo, .data = {{"data", {4, 6}}}});
   const Batch batch = RandomBatch(4, 6, 3, 1);
-  EXPECT_NE(MessageOf([&] { group.Forward(batch); }).find("bound without the label \"softmax_label\""),
+  EXPECT_NE(MessageOf([&] { group.Forward(batch); }).find("cannot train without the label \"softmax_label\""),
             std::string::npos);
   EXPECT_NO_THROW(group.Forward(batch, Mode::kPredict));
   // All of them: what is left out is no parameter.
@@ -245,7 +245,7 @@ TEST(GroupFailures, TrainingNeedsItsLabelsBound) {
   DataParallelExecutorGroup half(Group({SoftmaxOutput(x, {}, "first"), SoftmaxOutput(x, {}, "second")}),
                                  {.devices = kTwo, .data = {{"data", {4, 6}}}, .labels = {{"first_label", {4}}}});
   EXPECT_EQ(half.param_names(), (std::vector<std::string>{"fc_weight", "fc_bias"}));
-  EXPECT_NE(MessageOf([&] { half.Forward(batch); }).find("bound without the label \"second_label\""),
+  EXPECT_NE(MessageOf([&] { half.Forward(batch); }).find("cannot train without the label \"second_label\""),
             std::string::npos);
   EXPECT_NO_THROW(half.Forward(batch, Mode::kPredict));
   // A label may also be described as data.
