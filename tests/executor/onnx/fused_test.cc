@@ -80,6 +80,11 @@ TEST(OnnxFused, Products) {
              OnnxNode("FusedGemm", "x w b", "y",
                       kOwn + attributes + Text("activation", "LeakyRelu") + Float("activation_alpha", 0.25)),
              OnnxNode("Gemm", "x w b", "g", attributes) + OnnxNode("LeakyRelu", "g", "y", Float("alpha", 0.25)));
+  const std::string small = OnnxInt("transB", 1) + Float("alpha", 0.25);  // so that not all results are 0 or 1
+  ExpectSame(layer,
+             OnnxNode("FusedGemm", "x w b", "y",
+                      kOwn + small + Text("activation", "HardSigmoid") + Float("activation_beta", 0.25)),
+             OnnxNode("Gemm", "x w b", "g", small) + OnnxNode("HardSigmoid", "g", "y", Float("beta", 0.25)));
   const std::string conv = OnnxInput("x", "N, 1, 3") + OnnxInput("z", "N, 2, 2") +
                            OnnxFloats("w", "2, 1, 2", "1, -2, 3, -4") + OnnxFloats("b", "2", "0.5, -1");
   ExpectSame(conv, OnnxNode("FusedConv", "x w b z", "y", kOwn + Text("activation", "Relu")),
