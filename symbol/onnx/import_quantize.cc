@@ -10,6 +10,13 @@
 #include "symbol/ops/resize.h"
 
 namespace bindery::onnx {
+
+Symbol Step(Importer& im, int input) {
+  const HostTensor* constant = im.Constant(input);
+  if (constant == nullptr || constant->shape() != Shape{1}) return im.In(input);
+  return bindery::Constant(constant->Reshape({}));
+}
+
 namespace {
 
 // --- Scales of blocks, each of so many elements along an axis, the last of them perhaps of fewer.
@@ -47,14 +54,6 @@ Symbol Restored(Importer& im, const Symbol& integers, const Symbol& scale, const
   const auto each = [&](const Symbol& x) { return OfElements(im, Cast(x, kReal), blocks); };
   const Symbol x = Cast(integers, kReal);
   return (!zero.empty() ? x - each(zero) : otherwise == 0 ? x : x - otherwise) * each(scale);
-}
-
-// A scale or a zero point. One for all may be a list of one: writers have the scale of a bias so, and its zero point as
-// a number.
-Symbol Step(Importer& im, int i) {
-  const HostTensor* constant = im.Constant(i);
-  if (constant == nullptr || constant->shape() != Shape{1}) return im.In(i);
-  return bindery::Constant(constant->Reshape({}));
 }
 
 // Inputs i, i + 1 and i + 2: the integers, their scale and, unless it is 0, their zero point.

@@ -258,6 +258,9 @@ Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::stri
 // The attributes of a convolution, by the weight that is this input; `bias`: -1 if there is none.
 ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias);
 PoolingAttrs PoolingAttrsOf(const Importer& im, PoolType type);
+// A scale or a zero point. One for all may be a list of one: writers have the scale of a bias so, and its zero point as
+// a number.
+Symbol Step(Importer& im, int input);
 // With new axes of extent 1.
 Symbol Unsqueezed(Importer& im, const Symbol& x, std::vector<int64_t> axes, const std::string& name = {});
 // The product of extents; no value if that is unknown or not even growing with the batch.

@@ -119,6 +119,15 @@ TEST(OnnxFused, PlacesComeFirst) {
              OnnxNode("RotaryEmbedding", "x cos sin at", "y", OnnxInt("num_heads", 2)));
 }
 
+TEST(OnnxFused, AttributesThatChangeNothing) {
+  const std::string x = OnnxInput("x", "N, 2, 4") + OnnxInput("n", "N", kInt32) + Integers("t", kInt32, "", "2");
+  const std::string heads = kOwn + OnnxInt("num_heads", 2), grouped = heads + OnnxInt("kv_num_heads", 2);
+  ExpectSame(x, OnnxNode("MultiHeadAttention", "x x x", "y", heads + Float("mask_filter_value", -1)),
+             OnnxNode("MultiHeadAttention", "x x x", "y", heads));
+  ExpectSame(x, OnnxNode("GroupQueryAttention", "x x x - - n t", "y", grouped + OnnxInt("smooth_softmax", -1)),
+             OnnxNode("GroupQueryAttention", "x x x - - n t", "y", grouped));
+}
+
 TEST(OnnxFused, Integers) {
   const std::string x = OnnxInput("x", "N, 2", kUInt8) + OnnxInput("c", "N, 2", kBool) + OnnxFloats("sx", "", "0.5") +
                         OnnxFloats("sy", "", "0.25") + Integers("zx", kUInt8, "", "3") +
@@ -148,6 +157,9 @@ TEST(OnnxFused, Integers) {
   ExpectSame(sequence, OnnxNode("QAttention", "x w b s s - z", "y", kOwn + OnnxInt("num_heads", 1)),
              OnnxNode("DequantizeLinear", "x s z", "rx") + OnnxNode("DequantizeLinear", "w s", "rw") +
                  OnnxNode("Attention", "rx rw b", "y", kOwn + OnnxInt("num_heads", 1)));
+  ExpectSame(sequence + OnnxFloats("list", "1", "0.5"),
+             OnnxNode("QAttention", "x w b list list - z", "y", kOwn + OnnxInt("num_heads", 1)),
+             OnnxNode("QAttention", "x w b s s - z", "y", kOwn + OnnxInt("num_heads", 1)));
 }
 
 // Of 4 bits, the first in the lowest; and by scales of two each, the last of one.
@@ -169,7 +181,9 @@ TEST(OnnxFused, FewBits) {
 
 TEST(OnnxFused, ErrorsSayWhatIsMissing) {
   const auto error = [](const std::string& op, const std::string& inputs, const std::string& attributes) {
-    const std::string x = OnnxInput("x", "N, 2, 4") + OnnxFloats("w", "2, 4", "1, 2, 3, 4, 5, 6, 7, 8");
+    const std::string x = OnnxInput("x", "N, 2, 4") + OnnxInput("u", "N, 2, d") +
+                          OnnxInput("n", "N", kInt32) + OnnxFloats("w", "2, 4", "1, 2, 3, 4, 5, 6, 7, 8") +
+                          OnnxFloats("b", "8", "1, 2, 3, 4, 5, 6, 7, 8");
     return MessageOf<ModelError>([&] {
       ParseOnnx(OnnxBytes(x + OnnxNode(op, inputs, "y", kOwn + attributes) + OnnxOutput("y"), 24), "m.onnx");
     });
@@ -184,6 +198,19 @@ TEST(OnnxFused, ErrorsSayWhatIsMissing) {
             node + "MultiHeadAttention \"y\": attribute \"num_heads\": expected 1 to 1048576, got 0");
   EXPECT_EQ(error("MatMulNBits", "x w w", OnnxInt("K", 4) + OnnxInt("N", 2) + OnnxInt("block_size", 16)),
             node + "MatMulNBits \"y\": input 1: float32 (2, 4) does not hold 2 rows of 4 numbers of 4 bits");
+  EXPECT_EQ(error("MultiHeadAttention", "x x x b", OnnxInt("num_heads", 2)),
+            node + "MultiHeadAttention \"y\": widths of queries, keys and values: expected more than 0, got 0");
+  const std::string open =
+      "the width of (?, 2, ?) is not known; the file leaves open axis 2 (\"d\") of input \"u\": state them in the file "
+      "or in the options of ParseOnnx (shapes)";
+  EXPECT_EQ(error("MultiHeadAttention", "u u u b", OnnxInt("num_heads", 2)),
+            node + "MultiHeadAttention \"y\": " + open);
+  const std::string heads = OnnxInt("num_heads", 2) + OnnxInt("kv_num_heads", 2);
+  EXPECT_EQ(error("GroupQueryAttention", "u - - - - n n", heads), node + "GroupQueryAttention \"y\": " + open);
+  EXPECT_EQ(error("GroupQueryAttention", "x - - - - n n", heads),
+            node + "GroupQueryAttention \"y\": input 0: 4 numbers cannot be shared by 2 heads of queries and twice 2");
+  EXPECT_EQ(error("GroupQueryAttention", "x x x - - n n", heads + OnnxInt("smooth_softmax", 1)),
+            node + "GroupQueryAttention \"y\": attribute \"smooth_softmax\": 1 cannot be had");
   EXPECT_EQ(error("FusedGemm", "x w", Text("activation", "Selu")),
             node +
                 "FusedGemm \"y\": attribute \"activation\": expected Relu, Tanh, Sigmoid, LeakyRelu, HardSigmoid, or "
