@@ -181,12 +181,17 @@ void ImportQLinearConv(Importer& im) {
 
 using OnReals = std::function<Symbol(Importer& im, const std::vector<Symbol>& inputs)>;
 
+// By scale and zero point, input i and the next; without the latter, integers of the type of input `like`.
+Symbol QuantizedLike(Importer& im, int like, const Symbol& x, int i) {
+  return Quantized(im, x, i, 0, im.Has(i + 1) ? std::nullopt : std::optional(im.DTypeOf(im.In(like))));
+}
+
 // Of `count` values, each with scale and zero point, as the result has behind them.
 ImportFn Through(int count, const OnReals& f) {
   return [=](Importer& im) {
     std::vector<Symbol> inputs;
     for (int i = 0; i < count; ++i) inputs.push_back(Dequantized(im, 3 * i, 0));
-    im.Out(Quantized(im, f(im, inputs), 3 * count, 0));
+    im.Out(QuantizedLike(im, 0, f(im, inputs), 3 * count));
   };
 }
 
@@ -207,11 +212,11 @@ Symbol SoftmaxOfOpset(Importer& im, const Symbol& x) {
 void ImportQLinearConcat(Importer& im) {
   std::vector<Symbol> inputs;
   for (int i = 2; i < im.num_inputs(); i += 3) inputs.push_back(Dequantized(im, i, 0));
-  im.Out(Quantized(im, Concat(inputs, {.axis = im.Int("axis", 0)}), 0, 0));
+  im.Out(QuantizedLike(im, 2, Concat(inputs, {.axis = im.Int("axis", 0)}), 0));
 }
 
 void ImportQLinearWhere(Importer& im) {
-  im.Out(Quantized(im, Where(im.In(0), Dequantized(im, 1, 0), Dequantized(im, 4, 0)), 7, 0));
+  im.Out(QuantizedLike(im, 1, Where(im.In(0), Dequantized(im, 1, 0), Dequantized(im, 4, 0)), 7));
 }
 
 // The bias is in steps of the product of alpha and both scales. Without a scale the result is of real numbers.
@@ -235,7 +240,8 @@ Symbol WithBias(Importer& im, const Symbol& y, int bias) {
 void ImportMatMulIntegerToFloat(Importer& im) {
   const int64_t rows = im.RankOf(im.In(0)) > 1 ? -2 : -1;
   const Symbol product = Cast(MatMul(Shifted(im, 0, 4, rows), Shifted(im, 1, 5, -1)), kReal);
-  im.Out(WithBias(im, product * Mul(im.In(2), im.In(3)), 6));
+  const Symbol y = product * Mul(Cast(im.In(2), kReal), Cast(im.In(3), kReal));
+  im.Out(WithBias(im, Cast(y, {.dtype = im.DTypeOf(im.In(3))}), 6));
 }
 
 void ImportDynamicQuantizeMatMul(Importer& im) {

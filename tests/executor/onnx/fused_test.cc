@@ -14,7 +14,7 @@ namespace bindery {
 namespace {
 
 const std::string kOwn = "domain: 'com.microsoft' ";
-constexpr int kUInt8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBool = 9;  // ONNX' numbers of types
+constexpr int kUInt8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBool = 9, kFloat16 = 10;  // ONNX' numbers of types
 
 std::string Float(const std::string& name, double value) {
   return fmt::format("attribute {{ name: '{}' f: {} }} ", name, value);
@@ -160,6 +160,24 @@ TEST(OnnxFused, Integers) {
   ExpectSame(sequence + OnnxFloats("list", "1", "0.5"),
              OnnxNode("QAttention", "x w b list list - z", "y", kOwn + OnnxInt("num_heads", 1)),
              OnnxNode("QAttention", "x w b s s - z", "y", kOwn + OnnxInt("num_heads", 1)));
+  const std::string halves =
+      Integers("hx", kFloat16, "", "14336") + Integers("hw", kFloat16, "3", "14336, 15360, 16384");
+  ExpectSame(x + halves, OnnxNode("MatMulIntegerToFloat", "x w hx hw zx zw", "y", kOwn),
+             OnnxNode("MatMulIntegerToFloat", "x w sx sw zx zw", "r", kOwn) +
+                 OnnxNode("Cast", "r", "y", OnnxInt("to", kFloat16)));
+}
+
+TEST(OnnxFused, WithoutZeroPointIntegersKeepTheirType) {
+  const std::string x = OnnxInput("x", "N, 3", kInt8) + OnnxInput("c", "N, 3", kBool) + OnnxFloats("s", "", "0.5") +
+                        Integers("w", kInt8, "3", "-5, 1, -3") + Integers("z", kInt8, "", "0");
+  const std::string real = OnnxNode("DequantizeLinear", "x s", "r") + OnnxNode("DequantizeLinear", "w s", "rw");
+  const std::string quantized = OnnxNode("QuantizeLinear", "q s z", "y"), axis = OnnxInt("axis", 1);
+  ExpectSame(x, OnnxNode("QLinearAdd", "x s - w s - s", "y", kOwn), real + OnnxNode("Add", "r rw", "q") + quantized);
+  ExpectSame(x, OnnxNode("QLinearWhere", "c x s - w s - s", "y", kOwn),
+             real + OnnxNode("Where", "c r rw", "q") + quantized);
+  const std::string sum = OnnxNode("QLinearAdd", "x s - w s - s z", "a", kOwn);
+  ExpectSame(x, sum + OnnxNode("QLinearConcat", "s - a s - x s -", "y", kOwn + axis),
+             sum + OnnxNode("Concat", "a x", "y", axis));
 }
 
 // Of 4 bits, the first in the lowest; and by scales of two each, the last of one.
