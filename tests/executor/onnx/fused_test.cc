@@ -183,25 +183,59 @@ TEST(OnnxFused, WithoutZeroPointIntegersKeepTheirType) {
 // Of 4 bits, the first in the lowest; and by scales of two each, the last of one.
 TEST(OnnxFused, FewBits) {
   const std::string x = OnnxInput("x", "N, 3") + Integers("q", 22, "3", "127, 9") + Integers("z", 22, "", "15") +
-                        OnnxFloats("s", "", "0.125") + OnnxFloats("ss", "1, 2", "0.125, 1");
+                        OnnxFloats("s", "", "0.125") + OnnxFloats("t", "", "0.0625") +
+                        OnnxFloats("ss", "1, 2", "0.125, 1");
   const HostTensor nine = Computed(x + OnnxNode("DequantizeLinear", "q s", "y") + OnnxOutput("y"))[0];
   EXPECT_EQ(nine, HostTensor::From({3}, {-0.125, 0.875, -0.875}));
   const std::string blocks = OnnxInt("block_size", 2) + OnnxInt("axis", 1);
   const std::vector<HostTensor> few =
-      Computed(x + OnnxNode("QuantizeLinear", "x s z", "y") + OnnxNode("QuantizeLinear", "x ss", "k", blocks) +
-               OnnxOutput("y") + OnnxOutput("k"));
+      Computed(x + OnnxNode("Identity", "z", "same") + OnnxNode("QuantizeLinear", "x t same", "y") +
+               OnnxNode("QuantizeLinear", "x ss", "k", blocks) + OnnxOutput("y") + OnnxOutput("k"));
   for (int64_t i = 0; i < 6; ++i) {
     const double value = std::sin(static_cast<double>(3 * i + 1));
-    EXPECT_EQ(few[0].At(i), std::clamp(std::nearbyint(value * 8) - 1, -8.0, 7.0));
+    EXPECT_EQ(few[0].At(i), std::clamp(std::nearbyint(value * 16) - 1, -8.0, 7.0));
     EXPECT_EQ(few[1].At(i), std::max(std::nearbyint(value * (i % 3 < 2 ? 8 : 1)), 0.0));
   }
 }
 
+// Two rows of six of 4 bits, in blocks of four, the last of which is padded.
+const std::string kPacked = Integers("q", kUInt8, "8", "33, 67, 101, 0, 239, 205, 171, 0") +
+                            OnnxFloats("s", "2, 2", "0.5, 1, 2, 0.25") + OnnxInt64s("to", "3", "2, 2, -1");
+const std::string kTwoRows = kOwn + OnnxInt("N", 2) + OnnxInt("block_size", 4);
+
+TEST(OnnxFused, PackedWeights) {
+  const std::string x = kPacked + OnnxInput("x", "N, 6") + OnnxInput("z", "N, 5") +
+                        OnnxFloats("w", "6, 2", "-3.5, 14, -3, 12, -2.5, 10, -2, 8, -3, 0.75, -2, 0.5") +
+                        OnnxFloats("v", "5, 2", "-3.5, 14, -3, 12, -2.5, 10, -2, 8, -3, 0.75");
+  const std::string six = kTwoRows + OnnxInt("K", 6), shaped = OnnxNode("Reshape", "q to", "p");
+  const std::string product = OnnxNode("MatMul", "x w", "y");
+  ExpectSame(x, OnnxNode("MatMulNBits", "x q s", "y", six), product);
+  ExpectSame(x, shaped + OnnxNode("Identity", "p", "same") + OnnxNode("MatMulNBits", "x same s", "y", six), product);
+  ExpectSame(x,
+             OnnxNode("MatMulNBits", "x q s", "a", six) +
+                 OnnxNode("MatMulNBits", "z q s", "b", kTwoRows + OnnxInt("K", 5)) + OnnxNode("Add", "a b", "y"),
+             OnnxNode("MatMul", "x w", "a") + OnnxNode("MatMul", "z v", "b") + OnnxNode("Add", "a b", "y"));
+}
+
+// Their integers count as what the file holds does.
+TEST(OnnxFused, UnpackedWeightsAreLimited) {
+  const std::string graph = kPacked + OnnxInput("x", "N, 6") +
+                            OnnxNode("MatMulNBits", "x q s", "y", kTwoRows + OnnxInt("K", 6)) + OnnxOutput("y");
+  const auto parse = [&](int64_t bytes) { ParseOnnx(OnnxBytes(graph, 24), "m.onnx", "", {}, {.tensor_bytes = bytes}); };
+  constexpr int64_t kInFile = 8 + 4 * 4 + 3 * 8;
+  parse(kInFile + 12);
+  EXPECT_EQ(
+      MessageOf<ModelError>([&] { parse(kInFile + 11); }),
+      "ModelError: m.onnx: node 0, com.microsoft.MatMulNBits \"y\": all tensors together take more than 59 bytes, "
+      "the limit");
+}
+
 TEST(OnnxFused, ErrorsSayWhatIsMissing) {
   const auto error = [](const std::string& op, const std::string& inputs, const std::string& attributes) {
-    const std::string x = OnnxInput("x", "N, 2, 4") + OnnxInput("u", "N, 2, d") +
+    const std::string x = kPacked + OnnxInput("x", "N, 2, 4") + OnnxInput("u", "N, 2, d") +
                           OnnxInput("n", "N", kInt32) + OnnxFloats("w", "2, 4", "1, 2, 3, 4, 5, 6, 7, 8") +
-                          OnnxFloats("b", "8", "1, 2, 3, 4, 5, 6, 7, 8");
+                          OnnxFloats("b", "8", "1, 2, 3, 4, 5, 6, 7, 8") +
+                          Integers("i", kInt8, "2, 4", "1, 2, 3, 4, 5, 6, 7, 8");
     return MessageOf<ModelError>([&] {
       ParseOnnx(OnnxBytes(x + OnnxNode(op, inputs, "y", kOwn + attributes) + OnnxOutput("y"), 24), "m.onnx");
     });
@@ -215,7 +249,17 @@ TEST(OnnxFused, ErrorsSayWhatIsMissing) {
   EXPECT_EQ(error("MultiHeadAttention", "x x x", ""),
             node + "MultiHeadAttention \"y\": attribute \"num_heads\": expected 1 to 1048576, got 0");
   EXPECT_EQ(error("MatMulNBits", "x w w", OnnxInt("K", 4) + OnnxInt("N", 2) + OnnxInt("block_size", 16)),
-            node + "MatMulNBits \"y\": input 1: float32 (2, 4) does not hold 2 rows of 4 numbers of 4 bits");
+            node + "MatMulNBits \"y\": input 1: float32 (2, 4) does not hold 2 rows of 16 numbers of 4 bits");
+  EXPECT_EQ(error("MatMulNBits", "x q s", OnnxInt("K", 4) + OnnxInt("N", 2) + OnnxInt("block_size", 4)),
+            node + "MatMulNBits \"y\": input 1: uint8 (8) does not hold 2 rows of 4 numbers of 4 bits");
+  EXPECT_EQ(error("MatMulNBits", "x q s", OnnxInt("K", 4) + OnnxInt("N", 2) + OnnxInt("block_size", 3)),
+            node + "MatMulNBits \"y\": attribute \"block_size\": 3 numbers of 4 bits are no whole bytes");
+  EXPECT_EQ(error("MatMulNBits", "x q s", OnnxInt("K", 4) + OnnxInt("N", 2) + OnnxInt("block_size", 8)),
+            node + "MatMulNBits \"y\": input 2: (2, 2) has not 1 for each of 2 rows, one for each block of 8");
+  EXPECT_EQ(error("DequantizeLinear", "i s", OnnxInt("axis", 1) + OnnxInt("block_size", 4)),
+            node + "DequantizeLinear \"y\": input 1: (2, 2) has not 1 along axis 1, one for each block of 4");
+  EXPECT_EQ(error("GatherBlockQuantized", "i n s", OnnxInt("block_size", 1)),
+            node + "GatherBlockQuantized \"y\": input 2: (2, 2) has not 4 along axis 1, one for each block of 1");
   EXPECT_EQ(error("MultiHeadAttention", "x x x b", OnnxInt("num_heads", 2)),
             node + "MultiHeadAttention \"y\": widths of queries, keys and values: expected more than 0, got 0");
   const std::string open =
