@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,6 +39,10 @@ class Registry {
     if (!op.infer) Throw("operator \"{}\" needs an infer rule", op.name);
     for (const AskedNumbers& asked : op.asks) {
       if (!asked.range) Throw("operator \"{}\" asks for numbers in \"{}\" without a range", op.name, asked.input);
+      const auto is_asked = [&](const Slot& slot) { return slot.is_many || slot.name == asked.input; };
+      if (std::ranges::none_of(op.inputs.slots(), is_asked)) {
+        Throw("operator \"{}\" asks for numbers in \"{}\", which is no input of it", op.name, asked.input);
+      }
     }
     std::unique_lock lock(mutex_);
     if (ops_.contains(op.name)) Throw("there is an operator \"{}\" already", op.name);

@@ -47,7 +47,7 @@ void ImportAdd(Importer& im) {
 
 // Exporters write equal weights once, and the other names as identities: each is a parameter of its own.
 void ImportIdentity(Importer& im) {
-  if (im.Weight(0) != nullptr) return im.OutWeight(0);
+  if (im.Held(0) != nullptr) return im.OutHeld(0);
   im.Out(Identity(im.In(0), im.name()));
 }
 

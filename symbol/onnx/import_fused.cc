@@ -1,5 +1,7 @@
 // Operators of ONNX Runtime's own domain that its optimizers write for several of ONNX', but for attention.
+#include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,20 +26,24 @@ ImportFn Biased(const SymbolFn& f) {
 
 // --- Activations that are joined to a layer.
 
-Symbol Activated(Importer& im, const Symbol& x, const std::vector<double>& numbers) {
+// `numbers`: its alpha, beta and gamma, as far as they are said.
+Symbol Activated(Importer& im, const Symbol& x, const std::vector<std::optional<double>>& numbers) {
   const std::string by = im.String("activation", "");
-  const auto number = [&](size_t i, double otherwise) { return i < numbers.size() ? numbers[i] : otherwise; };
+  const auto said = std::ranges::count_if(numbers, [](const auto& number) { return number.has_value(); });
+  const auto number = [&](size_t i, double otherwise) {
+    return i < numbers.size() ? numbers[i].value_or(otherwise) : otherwise;
+  };
   if (by.empty()) return x;
   if (by == "Relu") return Relu(x);
   if (by == "Tanh") return Tanh(x);
   if (by == "Sigmoid") return Sigmoid(x);
   if (by == "LeakyRelu") return LeakyRelu(x, number(0, 0.01));
   if (by == "HardSigmoid") return HardSigmoid(x, number(0, 0.2), number(1, 0.5));
-  if (by == "Clip" && numbers.size() == 2) return Clip(x, numbers[0], numbers[1]);
+  if (by == "Clip" && said == 2 && numbers[0] && numbers[1]) return Clip(x, *numbers[0], *numbers[1]);
   Throw<ModelError>(
       "attribute \"activation\": expected Relu, Tanh, Sigmoid, LeakyRelu, HardSigmoid, or Clip with two numbers, got "
       "\"{}\" with {}",
-      by, numbers.size());
+      by, said);
 }
 
 // What is added before the activation is input 3.
@@ -47,14 +53,15 @@ void ImportFusedConv(Importer& im) {
   if (!attrs.no_bias) inputs.push_back(im.WeightIn(2));
   Symbol y = Apply(ConvolutionOp(), attrs, inputs, im.name());
   if (im.Has(3)) y = Add(y, im.In(3));
-  im.Out(Activated(im, y, im.Floats("activation_params")));
+  const std::vector<double> numbers = im.Floats("activation_params");
+  im.Out(Activated(im, y, {numbers.begin(), numbers.end()}));
 }
 
 void ImportFusedGemm(Importer& im) {
   const GemmAttrs attrs{im.Float("alpha", 1), im.Float("beta", 1), im.Flag("transA"), im.Flag("transB")};
-  std::vector<double> numbers;
+  std::vector<std::optional<double>> numbers;
   for (const char* key : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-    if (im.HasAttribute(key)) numbers.push_back(im.Float(key, 0));
+    numbers.push_back(im.HasAttribute(key) ? std::optional(im.Float(key, 0)) : std::nullopt);
   }
   im.Out(Activated(im, Gemm(im.In(0), im.In(1), im.Has(2) ? im.In(2) : Symbol(), attrs, im.name()), numbers));
 }

@@ -34,11 +34,20 @@ int64_t Heads(const Importer& im, const char* key) {
   return heads;
 }
 
+// The extent of the last axis, which has to be known.
+int64_t WidthOf(Importer& im, const Symbol& x) {
+  const Shape shape = im.ShapeOf(x);
+  const int64_t width = shape.rank() == 0 ? kUnknownDim : shape[-1];
+  if (width == kUnknownDim) Throw<ModelError>("the width of {} is not known{}", shape, im.HowToState());
+  return width;
+}
+
 // Neighbouring parts of these widths along the last axis.
 std::vector<Symbol> Parts(const Symbol& x, const std::vector<int64_t>& widths) {
   std::vector<Symbol> parts;
   int64_t begin = 0;
   for (const int64_t width : widths) {
+    if (width < 1) Throw<ModelError>("widths of queries, keys and values: expected more than 0, got {}", width);
     parts.push_back(Slice(x, {.begin = {begin}, .end = {begin + width}, .axes = {-1}}));
     begin += width;
   }
@@ -71,6 +80,7 @@ Symbol OfPadding(Importer& im, int input, const Symbol& key, DType dtype) {
 // after the past, causal: the result (N, T, heads D), for output 0; `key` and `value` become those of the past, too.
 Symbol Attended(Importer& im, const Symbol& query, Symbol* key, Symbol* value, const Symbol& past_key,
                 const Symbol& past_value, int padding, int bias, bool causal) {
+  im.Ignore({"mask_filter_value"});  // without a mask
   Symbol offset = Int64(0);
   if (!past_key.empty()) {
     offset = ExtentOf(past_key, 2);
@@ -89,7 +99,7 @@ Symbol Attended(Importer& im, const Symbol& query, Symbol* key, Symbol* value, c
 void OutAttended(Importer& im, const Symbol& projected, int padding, int past, int bias) {
   CheckDefaults(im, {{"do_rotary", 0}, {"past_present_share_buffer", 0}}, {}, {});
   im.Ignore({"rotary_embedding_dim"});
-  const int64_t heads = Heads(im, "num_heads"), all = im.ShapeOf(projected)[-1];
+  const int64_t heads = Heads(im, "num_heads"), all = WidthOf(im, projected);
   std::vector<int64_t> widths = im.Ints("qkv_hidden_sizes");
   if (widths.empty()) widths.assign(3, all / 3);
   if (widths.size() != 3 || CheckedAdd(CheckedAdd(widths[0], widths[1]), widths[2]) != all) {
@@ -117,8 +127,8 @@ void ImportProjectedAttention(Importer& im) {
 // Input and weight are integers, with scales 3 and 4 and zero points 6 and 7.
 void ImportQuantizedAttention(Importer& im) {
   const auto real = [&](int input, int scale, int zero) {
-    std::vector<Symbol> inputs = {im.IntegersIn(input), im.In(scale)};
-    if (im.Has(zero)) inputs.push_back(im.In(zero));
+    std::vector<Symbol> inputs = {im.IntegersIn(input), Step(im, scale)};
+    if (im.Has(zero)) inputs.push_back(Step(im, zero));
     return Apply(DequantizeLinearOp(), DequantizeAttrs{.axis = -1, .no_zero_point = !im.Has(zero)}, inputs);
   };
   OutAttended(im, Add(MatMul(real(0, 3, 6), real(1, 4, 7)), im.WeightIn(2)), 5, 8, INT32_MAX);
@@ -140,8 +150,8 @@ void ImportMultiHeadAttention(Importer& im) {
   }
   std::vector<Symbol> biases;
   if (im.Has(3)) {
-    std::vector<int64_t> widths = {im.ShapeOf(parts[0])[-1], im.ShapeOf(parts[0])[-1]};
-    widths.push_back(CheckedAdd(im.ShapeOf(im.In(3))[-1], -CheckedAdd(widths[0], widths[1])));
+    const int64_t width = WidthOf(im, parts[0]);
+    const std::vector<int64_t> widths = {width, width, CheckedAdd(WidthOf(im, im.In(3)), -CheckedMul(2, width))};
     biases = Parts(im.WeightIn(3), widths);
   }
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -158,17 +168,20 @@ void ImportMultiHeadAttention(Importer& im) {
 
 // Each sample has keys of its own number, of which input 5 tells the last: what is new lies behind those of the past.
 void ImportGroupQueryAttention(Importer& im) {
-  CheckDefaults(
-      im,
-      {{"causal", 1}, {"smooth_softmax", 0}, {"qk_output", 0}, {"kv_cache_bit_width", 0}, {"sliding_window_cache", 0}},
-      {11, 12, 13, 14, 15, 16}, {3});
+  CheckDefaults(im, {{"causal", 1}, {"qk_output", 0}, {"kv_cache_bit_width", 0}, {"sliding_window_cache", 0}},
+                {11, 12, 13, 14, 15, 16}, {3});
+  if (im.Int("smooth_softmax", -1) == 1) Throw<ModelError>("attribute \"smooth_softmax\": 1 cannot be had");
   im.Ignore({"k_quant_type", "v_quant_type", "q_norm_epsilon", "k_norm_epsilon", "qk_norm_epsilon"});
   const int64_t heads = Heads(im, "num_heads"), kv_heads = Heads(im, "kv_num_heads");
   std::vector<Symbol> parts = {im.In(0)};
   if (im.Has(1)) {
     parts.insert(parts.end(), {im.In(1), im.In(2)});
   } else {
-    const int64_t depth = im.ShapeOf(parts[0])[-1] / (heads + 2 * kv_heads);
+    const int64_t all = WidthOf(im, parts[0]), depth = all / (heads + 2 * kv_heads);
+    if (depth * (heads + 2 * kv_heads) != all) {
+      Throw<ModelError>("input 0: {} numbers cannot be shared by {} heads of queries and twice {}", all, heads,
+                        kv_heads);
+    }
     parts = Parts(parts[0], {heads * depth, kv_heads * depth, kv_heads * depth});
   }
   for (size_t i = 0; i < 3; ++i) parts[i] = Apart(parts[i], i == 0 ? heads : kv_heads);

@@ -1,7 +1,9 @@
 // Integers that stand for real numbers. What is computed with them is computed with the real numbers.
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -10,17 +12,40 @@
 #include "symbol/ops/resize.h"
 
 namespace bindery::onnx {
+
+Symbol Step(Importer& im, int input) {
+  const HostTensor* constant = im.Constant(input);
+  if (constant == nullptr || constant->shape() != Shape{1}) return im.In(input);
+  return bindery::Constant(constant->Reshape({}));
+}
+
 namespace {
 
 // --- Scales of blocks, each of so many elements along an axis, the last of them perhaps of fewer.
 
 struct BlockScales {
-  int64_t axis, block, extent;  // of the elements along the axis
+  int axis;
+  int64_t block, extent;  // of the elements along the axis
 };
+
+// Has what is said of blocks, with the number of the input that it is, one for each? Empty: it is not said.
+void CheckBlocks(Importer& im, const BlockScales& blocks, std::initializer_list<std::pair<int, Symbol>> said) {
+  if (blocks.block < 1) Throw<ModelError>("attribute \"block_size\": expected more than 0, got {}", blocks.block);
+  if (blocks.extent == kUnknownDim) {
+    Throw<ModelError>("attribute \"block_size\": axis {} of its input is not known{}", blocks.axis, im.HowToState());
+  }
+  const int64_t count = CeilDiv(blocks.extent, blocks.block);
+  for (const auto& [input, x] : said) {
+    if (x.empty()) continue;
+    const Shape shape = im.ShapeOf(x);
+    if (blocks.axis < shape.rank() && (shape[blocks.axis] == count || shape[blocks.axis] == kUnknownDim)) continue;
+    Throw<ModelError>("input {}: {} has not {} along axis {}, one for each block of {}", input, shape, count,
+                      blocks.axis, blocks.block);
+  }
+}
 
 // What is said of blocks, for each element.
 Symbol OfElements(Importer& im, const Symbol& x, const BlockScales& blocks) {
-  if (blocks.block < 1) Throw<ModelError>("attribute \"block_size\": expected more than 0, got {}", blocks.block);
   CheckTerms(blocks.extent);
   std::vector<int64_t> places;
   for (int64_t i = 0; i < blocks.extent; ++i) places.push_back(i / blocks.block);
@@ -32,11 +57,9 @@ std::optional<BlockScales> ScalesOf(Importer& im, int64_t axis) {
   const int64_t block = im.Int("block_size", 0);
   if (block == 0) return std::nullopt;
   const int at = im.AxisOf(im.In(0), axis);
-  const int64_t extent = im.ShapeOf(im.In(0))[at];
-  if (extent == kUnknownDim) {
-    Throw<ModelError>("attribute \"block_size\": axis {} of its input is not known{}", at, im.HowToState());
-  }
-  return BlockScales{at, block, extent};
+  const BlockScales blocks{at, block, im.ShapeOf(im.In(0))[at]};
+  CheckBlocks(im, blocks, {{1, im.In(1)}, {2, im.Has(2) ? im.In(2) : Symbol()}});
+  return blocks;
 }
 
 const CastAttrs kReal{.dtype = DType::kFloat32};
@@ -47,14 +70,6 @@ Symbol Restored(Importer& im, const Symbol& integers, const Symbol& scale, const
   const auto each = [&](const Symbol& x) { return OfElements(im, Cast(x, kReal), blocks); };
   const Symbol x = Cast(integers, kReal);
   return (!zero.empty() ? x - each(zero) : otherwise == 0 ? x : x - otherwise) * each(scale);
-}
-
-// A scale or a zero point. One for all may be a list of one: writers have the scale of a bias so, and its zero point as
-// a number.
-Symbol Step(Importer& im, int i) {
-  const HostTensor* constant = im.Constant(i);
-  if (constant == nullptr || constant->shape() != Shape{1}) return im.In(i);
-  return bindery::Constant(constant->Reshape({}));
 }
 
 // Inputs i, i + 1 and i + 2: the integers, their scale and, unless it is 0, their zero point.
@@ -182,12 +197,17 @@ void ImportQLinearConv(Importer& im) {
 
 using OnReals = std::function<Symbol(Importer& im, const std::vector<Symbol>& inputs)>;
 
+// By scale and zero point, input i and the next; without the latter, integers of the type of input `like`.
+Symbol QuantizedLike(Importer& im, int like, const Symbol& x, int i) {
+  return Quantized(im, x, i, 0, im.Has(i + 1) ? std::nullopt : std::optional(im.DTypeOf(im.In(like))));
+}
+
 // Of `count` values, each with scale and zero point, as the result has behind them.
 ImportFn Through(int count, const OnReals& f) {
   return [=](Importer& im) {
     std::vector<Symbol> inputs;
     for (int i = 0; i < count; ++i) inputs.push_back(Dequantized(im, 3 * i, 0));
-    im.Out(Quantized(im, f(im, inputs), 3 * count, 0));
+    im.Out(QuantizedLike(im, 0, f(im, inputs), 3 * count));
   };
 }
 
@@ -208,11 +228,11 @@ Symbol SoftmaxOfOpset(Importer& im, const Symbol& x) {
 void ImportQLinearConcat(Importer& im) {
   std::vector<Symbol> inputs;
   for (int i = 2; i < im.num_inputs(); i += 3) inputs.push_back(Dequantized(im, i, 0));
-  im.Out(Quantized(im, Concat(inputs, {.axis = im.Int("axis", 0)}), 0, 0));
+  im.Out(QuantizedLike(im, 2, Concat(inputs, {.axis = im.Int("axis", 0)}), 0));
 }
 
 void ImportQLinearWhere(Importer& im) {
-  im.Out(Quantized(im, Where(im.In(0), Dequantized(im, 1, 0), Dequantized(im, 4, 0)), 7, 0));
+  im.Out(QuantizedLike(im, 1, Where(im.In(0), Dequantized(im, 1, 0), Dequantized(im, 4, 0)), 7));
 }
 
 // The bias is in steps of the product of alpha and both scales. Without a scale the result is of real numbers.
@@ -236,7 +256,8 @@ Symbol WithBias(Importer& im, const Symbol& y, int bias) {
 void ImportMatMulIntegerToFloat(Importer& im) {
   const int64_t rows = im.RankOf(im.In(0)) > 1 ? -2 : -1;
   const Symbol product = Cast(MatMul(Shifted(im, 0, 4, rows), Shifted(im, 1, 5, -1)), kReal);
-  im.Out(WithBias(im, product * Mul(im.In(2), im.In(3)), 6));
+  const Symbol y = product * Mul(Cast(im.In(2), kReal), Cast(im.In(3), kReal));
+  im.Out(WithBias(im, Cast(y, {.dtype = im.DTypeOf(im.In(3))}), 6));
 }
 
 void ImportDynamicQuantizeMatMul(Importer& im) {
@@ -252,37 +273,47 @@ int64_t WeightBits(const Importer& im) {
   return bits;
 }
 
-// The constant that is this input, of bytes, as a parameter (rows, columns) of its integers.
-Symbol UnpackedIn(Importer& im, int input, int64_t bits, int64_t rows, int64_t columns) {
+// The constant that is this input, of bytes, as a parameter (rows, columns) of its integers. Each row has `held` of
+// them, in whole bytes, of which the first are read.
+Symbol UnpackedIn(Importer& im, int input, int64_t bits, int64_t rows, int64_t columns, int64_t held) {
   const HostTensor& packed = im.Static(input);
-  const int64_t per_byte = 8 / bits, per_row = packed.elements() / std::max<int64_t>(rows, 1);
-  if (packed.dtype() != DType::kUInt8 || rows < 1 || columns < 1 || packed.elements() % rows != 0 ||
-      columns / per_byte + (columns % per_byte != 0) > per_row) {
+  if (packed.dtype() != DType::kUInt8 || rows < 1 || columns < 1 ||
+      packed.elements() != CheckedMul(rows, CeilDiv(CheckedMul(held, bits), 8))) {
     Throw<ModelError>("input {}: {} {} does not hold {} rows of {} numbers of {} bits", input, packed.dtype(),
-                      packed.shape(), rows, columns, bits);
+                      packed.shape(), rows, held, bits);
   }
-  return im.Parameter(input, "unpacked", [&](const HostTensor& bytes) {
+  return im.Parameter(input, fmt::format("unpacked_{}_{}_{}", bits, rows, columns), [&](const HostTensor& bytes) {
+    im.ChargeBytes(CheckedMul(rows, columns));
     return Unpacked(bytes, static_cast<int>(bits), DType::kUInt8, rows, columns);
   });
 }
 
-// x W^T, the rows of W in blocks, each from a byte on.
+// x W^T, the rows of W in blocks of whole bytes.
 void ImportMatMulNBits(Importer& im) {
   im.Ignore({"accuracy_level"});
   const int64_t rows = im.Int("N", 0), columns = im.Int("K", 0), bits = WeightBits(im);
   const BlockScales blocks{1, im.Int("block_size", 0), columns};
   if (im.Int("weight_prepacked", 0) != 0) Throw<ModelError>("attribute \"weight_prepacked\": only 0 can be had");
   if (im.Has(4)) Throw<ModelError>("input 4, which group each column is of, cannot be had");
-  if (blocks.block < 1) Throw<ModelError>("attribute \"block_size\": expected more than 0, got {}", blocks.block);
-  const Symbol weight = UnpackedIn(im, 1, bits, rows, columns);
-  const int64_t count = columns / blocks.block + (columns % blocks.block != 0);
-  const auto of_blocks = [&](const Symbol& x) { return Reshape(x, {.shape = {rows, count}}); };
+  if (blocks.block < 1 || blocks.block % (8 / bits) != 0) {
+    Throw<ModelError>("attribute \"block_size\": {} numbers of {} bits are no whole bytes", blocks.block, bits);
+  }
+  const int64_t count = CeilDiv(columns, blocks.block);
+  const Symbol weight = UnpackedIn(im, 1, bits, rows, columns, CheckedMul(count, blocks.block));
+  const auto of_blocks = [&](int input) {
+    const Shape shape = im.ShapeOf(im.In(input));
+    if (shape.IsKnown() && shape.Elements() != CheckedMul(rows, count)) {
+      Throw<ModelError>("input {}: {} has not {} for each of {} rows, one for each block of {}", input, shape, count,
+                        rows, blocks.block);
+    }
+    return Reshape(im.In(input), {.shape = {rows, count}});
+  };
   Symbol zero;
   if (im.Has(3)) {
-    zero = im.DTypeOf(im.In(3)) == DType::kUInt8 ? UnpackedIn(im, 3, bits, rows, count) : of_blocks(im.In(3));
+    zero = im.DTypeOf(im.In(3)) == DType::kUInt8 ? UnpackedIn(im, 3, bits, rows, count, count) : of_blocks(3);
   }
   const auto middle = static_cast<double>(1 << (bits - 1));
-  const Symbol matrix = Restored(im, weight, of_blocks(im.In(2)), zero, middle, blocks);
+  const Symbol matrix = Restored(im, weight, of_blocks(2), zero, middle, blocks);
   const CastAttrs own{.dtype = im.DTypeOf(im.In(0))};
   im.Out(WithBias(im, MatMul(im.In(0), Cast(matrix, own), {.transpose_b = true}), 5));
 }
@@ -294,16 +325,19 @@ void ImportGatherBlockQuantized(Importer& im) {
   const auto table = [&](int input) {
     const Shape bytes = im.Static(input).shape();
     if (!packed || bytes.rank() == 0) return im.IntegersIn(input);
-    const int64_t columns = input == 0 ? bytes[-1] * (8 / bits) : im.ShapeOf(im.In(2))[-1];
+    const int64_t columns = input == 0 ? CheckedMul(bytes[-1], 8 / bits) : im.ShapeOf(im.In(2))[-1];
     std::vector<int64_t> extents(bytes.begin(), bytes.end());
     extents.back() = columns;
-    return Reshape(UnpackedIn(im, input, bits, bytes.CountTo(bytes.rank() - 1), columns), {.shape = extents});
+    const int64_t rows = bytes.CountTo(bytes.rank() - 1);
+    return Reshape(UnpackedIn(im, input, bits, rows, columns, columns), {.shape = extents});
   };
   const Symbol data = table(0), zero = im.Has(3) ? table(3) : Symbol();
   const int at = im.AxisOf(data, im.Int("quantize_axis", 1)), picked = im.AxisOf(data, gather);
   if (at == picked) Throw<ModelError>("attribute \"quantize_axis\": it is the axis of indices, too");
   const int more = im.RankOf(im.In(1)) - 1;
-  const BlockScales blocks{at > picked ? at + more : at, im.Int("block_size", 128), im.ShapeOf(data)[at]};
+  BlockScales blocks{at, im.Int("block_size", 128), im.ShapeOf(data)[at]};
+  CheckBlocks(im, blocks, {{2, im.In(2)}, {3, zero}});
+  if (at > picked) blocks.axis += more;
   const auto take = [&](const Symbol& x) { return x.empty() ? x : Take(x, im.In(1), {.axis = picked}); };
   const double middle = packed ? static_cast<double>(1 << (bits - 1)) : 0;
   const Symbol y = Restored(im, take(data), take(im.In(2)), take(zero), middle, blocks);

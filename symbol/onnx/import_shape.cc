@@ -10,7 +10,8 @@
 namespace bindery::onnx {
 namespace {
 
-// Where the file has the batch's own extent in place of "as it is", the model is for any batch all the same.
+// Where the file has the batch's own extent in place of "as it is", the model is for any batch all the same. Bytes of
+// the file stay what it holds: they may be packed weights, which are unpacked while it is read.
 void ImportReshape(Importer& im) {
   im.Ignore({"consumed_inputs"});
   const Symbol x = im.In(0);
@@ -31,7 +32,12 @@ void ImportReshape(Importer& im) {
     const std::optional<int64_t> baked = im.BakedBatch(x, 0);
     if (baked == to[0].fixed) attrs.shape[0] = 0;
   }
-  im.Out(Reshape(x, attrs, im.name()));
+  const Symbol y = Reshape(x, attrs, im.name());
+  const HostTensor* held = im.Held(0);
+  if (held != nullptr && (held->dtype() == DType::kUInt8 || held->dtype() == DType::kInt8)) {
+    if (const Shape shape = im.ShapeOf(y); shape.IsKnown()) return im.OutHeld(0, shape);
+  }
+  im.Out(y);
 }
 
 void ImportFlatten(Importer& im) {

@@ -142,7 +142,9 @@ class Importer {
   std::vector<int64_t> AttributeOrInput(const char* key, int input) const;
   bool IsOnlyReader(int input) const;
   int BitsOf(int input) const { return ValueOf(input)->bits; }
-  // What the file holds, of floating point: a layer's parameters, even if they are not among the initializers.
+  // What the file holds; null where it is computed or an input. Of floating point it is a layer's parameters, even if
+  // they are not among the initializers.
+  const HostTensor* Held(int input) const;
   const HostTensor* Weight(int input) const;
   Symbol WeightIn(int input);    // a parameter if it is a weight
   Symbol IntegersIn(int input);  // that stand for a weight: a parameter, if they are an initializer with an axis
@@ -169,10 +171,12 @@ class Importer {
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
   void OutConstant(HostTensor value, int bits = 0);
-  void OutWeight(int input);  // that weight, as if the file had it, or made it, by the output's name
+  // What the file holds, as if it had it, or made it, by the output's name; in another shape, it is a copy.
+  void OutHeld(int input, const std::optional<Shape>& shape = std::nullopt);
 
   // --- Values, and graphs within nodes. All that is made of those is limited, however often they are run.
   void Charge(int64_t more);  // for steps, and nodes and values in them: throws if so many more are too many
+  void ChargeBytes(int64_t more) { tensors_->Charge(more); }  // for tensors made of the file's
   const ValuePtr& ValueOf(int input) const;
   Symbol SymbolOf(Value& value);
   void OutValue(int output, const ValuePtr& value);
@@ -258,6 +262,9 @@ Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::stri
 // The attributes of a convolution, by the weight that is this input; `bias`: -1 if there is none.
 ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias);
 PoolingAttrs PoolingAttrsOf(const Importer& im, PoolType type);
+// A scale or a zero point. One for all may be a list of one: writers have the scale of a bias so, and its zero point as
+// a number.
+Symbol Step(Importer& im, int input);
 // With new axes of extent 1.
 Symbol Unsqueezed(Importer& im, const Symbol& x, std::vector<int64_t> axes, const std::string& name = {});
 // The product of extents; no value if that is unknown or not even growing with the batch.

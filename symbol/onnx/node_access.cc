@@ -191,8 +191,8 @@ int64_t Importer::LengthOf(int input) {
 std::optional<Numbers> Importer::NumbersOf(int input) const {
   const Value& value = *ValueOf(input);
   if (value.numbers) return value.numbers;
-  if (!value.constant || value.is_input || IsFloat(value.constant->dtype()) || value.constant->shape().rank() > 1 ||
-      value.constant->elements() > int64_t{kMaxNumbers}) {
+  if (!value.constant || value.is_input || value.bits != 0 || IsFloat(value.constant->dtype()) ||
+      value.constant->shape().rank() > 1 || value.constant->elements() > int64_t{kMaxNumbers}) {
     return std::nullopt;
   }
   if (value.constant->dtype() == DType::kUInt64 &&  // of which int64 has not all
@@ -224,9 +224,14 @@ bool Importer::IsOnlyReader(int input) const {
   return frame_->values.contains(name) && ReadersOf(name) == 1;
 }
 
-const HostTensor* Importer::Weight(int input) const {
+const HostTensor* Importer::Held(int input) const {
   const Value& value = *ValueOf(input);
-  return value.constant && !value.is_input && IsFloat(value.constant->dtype()) ? value.constant.get() : nullptr;
+  return value.is_input ? nullptr : value.constant.get();
+}
+
+const HostTensor* Importer::Weight(int input) const {
+  const HostTensor* held = Held(input);
+  return held != nullptr && IsFloat(held->dtype()) ? held : nullptr;
 }
 
 Symbol Importer::WeightIn(int input) {
@@ -319,9 +324,15 @@ void Importer::OutConstant(HostTensor value, int bits) {
   Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value)), .bits = bits});
 }
 
-void Importer::OutWeight(int input) {
+void Importer::OutHeld(int input, const std::optional<Shape>& shape) {
+  if (!Wanted(0)) return;
   const Value& value = *ValueOf(input);
-  if (Wanted(0)) Define(node_->output(0), {.constant = value.constant, .is_initializer = value.is_initializer});
+  std::shared_ptr<const HostTensor> constant = value.constant;
+  if (shape) {
+    ChargeBytes(constant->bytes());
+    constant = std::make_shared<const HostTensor>(constant->Reshape(*shape));
+  }
+  Define(node_->output(0), {.constant = constant, .is_initializer = value.is_initializer, .bits = value.bits});
 }
 
 void Importer::OutValue(int output, const ValuePtr& value) {

@@ -31,10 +31,10 @@ class OnnxTensorReader {
   OnnxTensorReader(const ModelLimits& limits, std::string folder)
       : limit_(limits.tensor_bytes), file_(std::move(folder)) {}
   HostTensor Read(const TensorProto& message);
+  void Charge(int64_t bytes);  // throws if so many more are too many
 
  private:
   HostTensor ReadAs(const TensorProto& message, DType dtype, const Shape& shape);
-  void Charge(int64_t bytes);  // throws if so many more are too many
   HostTensor ReadExternal(const TensorProto& message, DType dtype, const Shape& shape);
   const int64_t limit_;
   int64_t total_bytes_ = 0;

@@ -285,6 +285,9 @@ TEST(Registry, TakesOperatorsOfUsers) {
   op.asks = {{.input = "data"}};
   EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }),
             "Error: operator \"UsersOwn\" asks for numbers in \"data\" without a range");
+  op.asks = {{.input = "dat", .range = [](auto&, auto) { return WholeNumbers::UpTo(1); }}};
+  EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }),
+            "Error: operator \"UsersOwn\" asks for numbers in \"dat\", which is no input of it");
   op.asks.clear();
   AddOp(op);
   EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }), "Error: there is an operator \"UsersOwn\" already");

@@ -34,7 +34,7 @@ std::vector<OperatorCase> AttentionCases() {
   add("grouped heads", {}, {.heads = 6, .kv_heads = 2});
   add("one query", {}, {.queries = 1, .keys = 9});
   add("more than a block", {.causal = true}, {.heads = 2, .kv_heads = 1, .queries = 70, .keys = 67, .depth = 2});
-  cases.back().wrt.emplace();  // finite differences take long: a large case and ops_attention_test have its gradients
+  cases.back().wrt.emplace();  // finite differences take long: a large case and attention_test have its gradients
 
   const auto add_masked = [&](const std::string& name, const Shape& shape, bool is_bool,
                               const AttentionAttrs& attrs = {}) {

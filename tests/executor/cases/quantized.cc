@@ -77,7 +77,7 @@ std::vector<OperatorCase> QuantizedCases() {
   };
 }
 
-// What cases_large.cc has of them.
+// What large.cc has of them.
 std::vector<OperatorCase> LargeQuantizedCases() {
   std::vector<OperatorCase> cases = {
       Convolved("large convolution of integers", {.num_filter = 24, .kernel = {3, 3}, .pad = {1, 1}}, {7, 20, 19, 17},

@@ -140,7 +140,7 @@ TEST(GroupParams, AreCheckedToBeEqualOnAllDevices) {
   }
 }
 
-// What sharing groups have in common: group_lstm_test.cc.
+// What sharing groups have in common: lstm_test.cc.
 TEST(GroupParams, SharedWorkingMemoryAndMismatches) {
   const auto stack = [](int layers) {
     Symbol x = Variable("data");

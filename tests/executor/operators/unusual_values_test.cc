@@ -1,4 +1,4 @@
-// What ops_special_values_test.cc says of the first operators, of those of sequences, norms, products and reductions:
+// What special_values_test.cc says of the first operators, of those of sequences, norms, products and reductions:
 // where values are not finite, both tables of kernels give the same, forward and backward.
 #include "tests/executor/operators/unusual_values.h"
 
