@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -55,7 +56,10 @@ void ExpectOutputs(const std::vector<HostTensor>& outputs, const StoredRun& run,
   for (const auto& [i, expected] : run.outputs) {
     const HostTensor& output = outputs[static_cast<size_t>(i)];
     ASSERT_EQ(output.shape(), expected.shape());
-    for (int64_t k = 0; k < expected.elements(); ++k) ASSERT_NEAR(output.At(k), expected.At(k), tolerance) << k;
+    for (int64_t k = 0; k < expected.elements(); ++k) {
+      // Of large ones the same share: neighbours of float32 are 2e-4 apart at the thousands of few_bits.
+      ASSERT_NEAR(output.At(k), expected.At(k), tolerance * std::max(1.0, std::abs(expected.At(k)))) << k;
+    }
   }
 }
 

@@ -59,7 +59,8 @@ TEST(CudaNetworksTest, DataThatNamesNothing) {
   const Symbol network = Embedding(Variable("words"), {.input_dim = 4, .output_dim = 3}, "table");
   Executor executor(network, {.device = Cuda(1), .inputs = {{"words", {2}}}, .for_training = false});
   executor.SetParams({{"table_weight", Uniform({4, 3}).Cast(DType::kFloat32)}});
-  executor.Forward({{"words", Values({2}, {1, 4}).Cast(DType::kFloat32)}});
+  executor.ArgumentArray("words").CopyFrom(Values({2}, {1, 4}).Cast(DType::kFloat32));  // nobody else looks at it
+  executor.Forward();
   const std::string message = MessageOf<DataError>([&] { executor.Output(0); });
   EXPECT_NE(message.find("\"table\": 4 is not in -4..3: element 1 of its input"), std::string::npos) << message;
   executor.Forward({{"words", Values({2}, {1, -1}).Cast(DType::kFloat32)}});
@@ -82,8 +83,8 @@ TEST(CudaNetworksTest, NumbersThatAreNotWhole) {
                                 .inputs = {{"x", {2, 3}}, {"n", {2}}},
                                 .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}});
     const auto message = [&](double number) {
-      executor.Forward(
-          {{"x", Uniform({2, 3}).Cast(DType::kFloat32)}, {"n", Values({2}, {1, number}).Cast(DType::kFloat32)}});
+      executor.ArgumentArray("n").CopyFrom(Values({2}, {1, number}).Cast(DType::kFloat32));
+      executor.Forward({{"x", Uniform({2, 3}).Cast(DType::kFloat32)}});
       executor.Backward();
       return MessageOf<DataError>([&] { executor.Gradient("x"); });
     };
@@ -133,7 +134,8 @@ TEST(CudaNetworksTest, DataThatNamesNothingWithinAGraph) {
       {.allow_missing = true});
   const int64_t before = cuda::fake::GraphLaunches();
   for (const double word : {1, 2, 3, 4, 0}) {
-    executor.Forward({{"words", Filled({2}, word)}});
+    executor.ArgumentArray("words").CopyFrom(Filled({2}, word));
+    executor.Forward();
     if (word != 4) {
       EXPECT_NO_THROW(executor.Output(0));
       continue;
