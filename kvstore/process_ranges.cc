@@ -177,24 +177,31 @@ void Processes::AllGatherRanges(std::span<const Shared> values) {
   });
 }
 
-int64_t Processes::Offer(Offered values) {
-  const std::lock_guard lock(mutex_);
-  offers_[++last_offer_] = std::move(values);
+int64_t Processes::Offer(Offered offered) {
+  const std::lock_guard lock(offers_mutex_);
+  offers_[++last_offer_] = std::move(offered);
   return last_offer_;
 }
 
 void Processes::Withdraw(int64_t offer) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(offers_mutex_);
   offers_.erase(offer);
+}
+
+std::optional<Processes::Given> Processes::Offering(int64_t offer) {
+  const std::lock_guard lock(offers_mutex_);
+  const auto found = offers_.find(offer);
+  return found == offers_.end() ? std::nullopt : std::optional(found->second());
 }
 
 void Processes::Ask(int64_t offer, std::span<void* const> wholes) {
   const std::lock_guard lock(mutex_);
-  Check(offers_.contains(offer), "what is asked for has been offered");
   if (size_ == 1) {
-    const std::vector<Shared> values = offers_.at(offer)();
-    for (size_t i = 0; i < values.size(); ++i) {
-      flat::Copy(values[i].own, wholes[i], values[i].elements * SizeOf(values[i].dtype));
+    const std::optional<Given> given = Offering(offer);
+    Check(given.has_value(), "what is asked for has been offered");
+    for (size_t i = 0; i < given->values.size(); ++i) {
+      const Shared& value = given->values[i];
+      flat::Copy(value.own, wholes[i], value.elements * SizeOf(value.dtype));
     }
   }
   asked_ = wholes;
@@ -203,11 +210,10 @@ void Processes::Ask(int64_t offer, std::span<void* const> wholes) {
 
 // All give their ranges; `wholes`: none for those who have not asked.
 void Processes::Give(int64_t offer, std::span<void* const> wholes) {
-  const auto own = offers_.find(offer);
-  std::vector<Shared> values;
-  if (own != offers_.end()) values = own->second();
+  std::optional<Given> own = Offering(offer);
+  std::vector<Shared> values = own ? std::move(own->values) : std::vector<Shared>();
   const auto [bytes, things] = SizesOf(std::span<const Shared>(values));
-  const Sizes mine{own == offers_.end() ? -1 : bytes, things};
+  const Sizes mine{own ? bytes : -1, things};
   std::vector<Sizes> all(static_cast<size_t>(size_));
   DoAllGather(&mine, all.data(), sizeof(Sizes));
   for (const Sizes& other : all) {

@@ -26,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,12 +83,16 @@ class Processes {
   // `whole` becomes what all have of it. Of any type.
   void AllGatherRanges(std::span<const Shared> values);
 
-  // All processes offer the same, in the same order, until they withdraw it. `values` is called when one asks, by a
-  // thread that makes a collective call; what it gives (`whole`: none) stays as it is until that is over. No calls of
-  // this object from inside.
-  using Offered = std::function<std::vector<Shared>()>;
-  int64_t Offer(Offered values);  // its number
-  void Withdraw(int64_t offer);
+  // All processes offer the same, in the same order, until they withdraw it. `offered` is called when one asks, by a
+  // thread that makes a collective call; what it gives (`whole`: none) stays as it is until that is over, and there as
+  // long as `keeps` is. No calls of this object from inside.
+  struct Given {
+    std::vector<Shared> values = {};
+    std::shared_ptr<const void> keeps = {};
+  };
+  using Offered = std::function<Given()>;
+  int64_t Offer(Offered offered);  // its number
+  void Withdraw(int64_t offer);    // waits for a call of `offered`, but not for other processes
   // Of an offer, by those who want it: the values' wholes. The others need not know.
   void Ask(int64_t offer, std::span<void* const> wholes);
 
@@ -130,6 +135,7 @@ class Processes {
   void SumPiece(DType dtype, const Piece& piece, const char* from, char* sum, std::span<const double> weights);
   void GatherPiece(DType dtype, const Piece& piece, const char* own, char* to);
   void GatherRanges(const Shared& value);
+  std::optional<Given> Offering(int64_t offer);  // none: it has been withdrawn
   void Give(int64_t offer, std::span<void* const> wholes);
 
   const int rank_, size_;
@@ -138,9 +144,10 @@ class Processes {
   std::string broken_;  // why nothing is exchanged any more; empty: all is well
   bool parted_ = false;
   std::vector<char> buffer_, sums_;
+  std::span<void* const> asked_;  // where to, while this one asks
+  std::mutex offers_mutex_;       // taken behind that one, never while others are waited for; guards:
   std::map<int64_t, Offered> offers_;
   int64_t last_offer_ = 0;
-  std::span<void* const> asked_;  // where to, while this one asks
 };
 using ProcessesPtr = std::shared_ptr<Processes>;
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/seconds_since.h"
 #include "base/split_text.h"
 #include "executor/group/split_batch.h"
 #include "train/call_text.h"
@@ -20,8 +21,6 @@ namespace bindery {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // When each device is done with what it has been given, in seconds since `begun`; empty if some of it failed.
 std::vector<double> WaitForEach(ExecutorGroup& group, Clock::time_point begun) {

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "base/seconds_since.h"
 #include "executor/tuning.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/folder_lock.h"
@@ -21,13 +22,6 @@
 #include "train/trainer.h"
 
 namespace bindery {
-namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 bool Trainer::IsBest(const std::string& set, const std::string& metric, double value, bool larger) {
   const std::string what = set + " " + metric;

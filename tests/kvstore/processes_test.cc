@@ -7,8 +7,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/philox.h"
@@ -37,9 +41,8 @@ Processes::Values Of(DType dtype, std::vector<T>* values) {
 // In the order of the processes, to the bit; lengths that the pieces of an exchange do not divide, too.
 TEST(Processes, ShareTheCoresThatAllMayRunOn) {
   for (const int count : {1, 2, 3}) {
-    ExpectProcesses(count, [&](const ProcessesPtr& processes) {
-      EXPECT_EQ(processes->cores(), std::max(1, NumCores() / count));
-    });
+    ExpectProcesses(
+        count, [&](const ProcessesPtr& processes) { EXPECT_EQ(processes->cores(), std::max(1, NumCores() / count)); });
   }
 }
 
@@ -101,11 +104,13 @@ class WithItsDouble final : public Processes {
  public:
   WithItsDouble() : Processes(0, 2) {}
   std::vector<const void*> sent, received;
+  std::function<void()> within = {};  // the next exchange
 
  private:
   void DoAllGather(const void* mine, void* all, int64_t bytes) override {
     for (int i = 0; i < 2; ++i) std::memcpy(static_cast<char*>(all) + i * bytes, mine, static_cast<size_t>(bytes));
     received.push_back(all);
+    if (within) std::exchange(within, {})();
   }
   void DoBroadcast(void*, int64_t) override {}
   void DoAllToAll(const void* mine, void* all, int64_t bytes) override {
@@ -139,9 +144,9 @@ TEST(Processes, WhatIsOfferedIsGivenFromWithinAnyCall) {
       for (const auto& [begin, end] : processes->OwnRanges(DType::kFloat32, elements)) count += end - begin;
       std::vector<float> own(static_cast<size_t>(count), static_cast<float>(processes->rank()));
       const auto offered = [&] {
-        return std::vector<Processes::Shared>{{DType::kFloat32, nullptr, own.data(), elements}};
+        return Processes::Given{.values = {{DType::kFloat32, nullptr, own.data(), elements}}};
       };
-      const int64_t other = processes->Offer([] { return std::vector<Processes::Shared>(); });
+      const int64_t other = processes->Offer([] { return Processes::Given(); });
       const int64_t offer = processes->Offer(offered);
       for (int round = 0; round < 3; ++round) {
         if (processes->rank() < askers) {
@@ -166,9 +171,29 @@ TEST(Processes, WhatIsOfferedIsGivenFromWithinAnyCall) {
   }
 }
 
+// What it gave away is kept as long as it is read.
+TEST(Processes, AnOfferIsWithdrawnWhateverCallWaits) {
+  WithItsDouble processes;
+  const auto own = std::make_shared<std::vector<float>>(32, 3);
+  const std::weak_ptr<const void> kept = own;
+  const int64_t offer = processes.Offer([own = own]() -> Processes::Given {
+    return {.values = {{DType::kFloat32, nullptr, own->data(), 64}}, .keeps = own};
+  });
+  std::vector<float> whole(64);
+  void* const wholes[] = {whole.data()};
+  processes.within = [&] {  // of meeting; then that of sizes
+    processes.within = [&] {
+      std::thread([&] { processes.Withdraw(offer); }).join();
+      EXPECT_GT(kept.use_count(), 1);
+    };
+  };
+  processes.Ask(offer, wholes);
+  EXPECT_EQ(whole, std::vector<float>(64, 3));
+}
+
 TEST(Processes, WhatIsNotOfferedByAllIsAnErrorOnAll) {
   const std::vector<std::string> errors = RunProcesses(2, [](const ProcessesPtr& processes) {
-    const int64_t offer = processes->Offer([] { return std::vector<Processes::Shared>(); });
+    const int64_t offer = processes->Offer([] { return Processes::Given(); });
     if (processes->rank() == 1) processes->Withdraw(offer);
     processes->Barrier();
     if (processes->rank() == 0) processes->Ask(offer, {});
@@ -178,7 +203,7 @@ TEST(Processes, WhatIsNotOfferedByAllIsAnErrorOnAll) {
     EXPECT_EQ(error, "Error: one asks for values of all processes, but processes 0 and 1 do not have the same");
   }
   const std::vector<std::string> left = RunProcesses(2, [](const ProcessesPtr& processes) {
-    const int64_t offer = processes->Offer([] { return std::vector<Processes::Shared>(); });
+    const int64_t offer = processes->Offer([] { return Processes::Given(); });
     if (processes->rank() == 0) processes->Ask(offer, {});
   });
   EXPECT_EQ(left[0], "Error: process 1 of 2 has stopped: its program has ended");

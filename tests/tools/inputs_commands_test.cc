@@ -51,6 +51,8 @@ TEST_F(InputsCommandsTest, TokensAreWhatTheModelDeclares) {
     Succeeds({"predict", "--model", "trained.pb", "--data", "npz:x.npz"});
   }
   Succeeds({"time", "--model", "tokens.pb", "--steps", "1", "--warmup", "1", "--batch-size", "4"});
+  Fails(2, "--shape: two for \"data\", one of them without its name",
+        {"inspect", "--model", "tokens.pb", "--shape", "4,5;data=4,5"});
   Weights broken = Sentences(DType::kFloat32);
   broken.tensors.at("x").Set(7, 1.5);
   SaveWeights(broken, PathOf("x.npz"));
@@ -169,6 +171,7 @@ TEST_F(InputsCommandsTest, SeveralInputsAreTrainedTestedAndAsked) {
   HostTensor rows(DType::kFloat64, {kSamples, 2});
   for (int i = 0; i < rows.elements(); ++i) rows.Set(i, 0.1 * (i % 7));
   arrays.tensors = {{"tokens", arrays.tensors.at("x")}, {"row", rows}, {"y", arrays.tensors.at("y")}};
+  arrays.tensors["fc_weight"] = rows;  // called like a parameter: no input
   SaveWeights(arrays, PathOf("both.npz"));
   const Outcome trained = Succeeds(Train("two.pb", "npz:both.npz",
                                          {"--optimizer", "adam(lr=0.05)", "--seed", "1", "--save", "done.pb",

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <vector>
 
@@ -103,6 +104,38 @@ TEST(ProcessUpdates, OneMaySaveByItself) {
       EXPECT_LE(MostDifferent(saved[i].model.params, expected[i].model.params), 1e-5);
       EXPECT_LE(MostDifferent(saved[i].optimizer_state, expected[i].optimizer_state), 1e-5);
     }
+  });
+}
+
+// Of so few elements, 64 as they are stored, the third process has none; the first steps overflow.
+TEST(ProcessUpdates, OneWithoutElementsOfItsOwnGoesOnAfterAnOverflow) {
+  const Symbol net =
+      SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 2, .no_bias = true}, "fc"), {}, "softmax");
+  for (const char* optimizer : {"sgd", "sgd(lr=0.1, clip_norm=0.1)", "lamb(lr=0.01)"}) {
+    SCOPED_TRACE(optimizer);
+    ExpectSameAsOneProcess(
+        3, net, {.optimizer = optimizer, .precision = "float16", .loss_scale = "dynamic(start=16777216)"}, 1e-4);
+  }
+}
+
+// Whoever was given all states has them: it asks nobody.
+TEST(ProcessUpdates, OneMaySaveByItselfWhatItWasGiven) {
+  const TrainerOptions own{.optimizer = "adam(lr=0.01)"};
+  Trainer one(Net(), Options(Cpus(2), own));
+  const std::unique_ptr<DataIter> data = Data();
+  one.Fit(*data, {.epochs = 1});
+  const Checkpoint checkpoint = one.ToCheckpoint();
+  std::latch saved(1);
+  ExpectProcesses(2, [&](const ProcessesPtr& processes) {
+    Trainer trainer(Net(), Of(processes, Options(Cpus(1), own)));
+    const std::unique_ptr<DataIter> part = PartOfData(processes);
+    trainer.Fit(*part, {.epochs = 1});
+    trainer.Restore(checkpoint);
+    if (processes->rank() == 0) {
+      EXPECT_EQ(trainer.ToCheckpoint().optimizer_state, checkpoint.optimizer_state);
+      saved.count_down();
+    }
+    saved.wait();  // the other calls nothing before
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -46,6 +47,25 @@ std::string ListText(const std::vector<DataDesc>& inputs) {
   return text;
 }
 
+// Which is that of "data"; else of the first input of any number of samples; else of any. `only`: whose the shape
+// without a name is.
+std::optional<int64_t> BatchSizeOf(const Model& model, const GivenShapes& given, const std::string& only) {
+  std::optional<int64_t> open, any;
+  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+    if (!node->is_variable()) continue;
+    const std::string& name = node->name();
+    const auto said = given.find(name == only && given.contains("") ? "" : name);
+    const int axis = BatchAxis(model, name);
+    if (said == given.end() || axis >= said->second.rank()) continue;
+    const int64_t size = said->second[axis];
+    if (name == "data") return size;
+    if (!any) any = size;
+    const std::optional<Shape>& declared = node->declared_shape;
+    if (!open && declared && declared->rank() > axis && (*declared)[axis] == kUnknownDim) open = size;
+  }
+  return open ? open : any;
+}
+
 // Those that are known, where the model has no values, or not all of them, too.
 std::vector<std::string> KnownInputs(const Model& model) {
   if (!model.params.empty() && !HasData(model)) return ListInputs(model);
@@ -59,7 +79,41 @@ std::vector<std::string> KnownInputs(const Model& model) {
   return inputs;
 }
 
+// Variables that an operator takes as its parameters, by their places in it.
+std::set<std::string> ParametersOf(const Symbol& symbol) {
+  std::set<std::string> parameters;
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (node->is_variable()) continue;
+    const std::vector<std::string> places = InputNames(*node);
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Node& input = *node->inputs()[i].node;
+      const bool is_parameter = places[i] == "weight" || places[i] == "bias" || places[i] == "gamma" ||
+                                places[i] == "beta" || places[i] == "peephole";
+      if (is_parameter && input.is_variable()) parameters.insert(input.name());
+    }
+  }
+  return parameters;
+}
+
 }  // namespace
+
+std::vector<SampleArray> MayBeInputs(const Model& model) {
+  const std::set<std::string> labels = ListLabels(model.symbol);
+  const std::set<std::string> parameters = ParametersOf(model.symbol);  // also of a model without values
+  const auto trained = TrainedInputs(model);
+  std::vector<SampleArray> inputs;
+  const std::vector<std::string> arguments = model.symbol.ListArguments();  // in the order of the nodes
+  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+    const std::string& name = node->name();
+    if (!node->is_variable() || std::ranges::find(arguments, name) == arguments.end()) continue;
+    if (labels.contains(name) || name == "softmax_label" || model.params.contains(name)) continue;
+    const auto seen = trained.find(name);
+    if (seen == trained.end() && parameters.contains(name)) continue;
+    const DType dtype = seen == trained.end() ? DType::kFloat32 : seen->second.dtype;
+    inputs.push_back({name, {}, node->declared_dtype.value_or(dtype)});
+  }
+  return inputs;
+}
 
 void AddShape(CLI::App* app, GivenShapes* shapes) {
   const auto parse = [shapes](const std::string& text) {
@@ -103,10 +157,10 @@ std::vector<DataDesc> DescribeInputs(const Model& model, const GivenShapes& give
   if (names.empty()) CheckArguments(model, /*labelled=*/false);
   const auto trained = TrainedInputs(model);
   const std::string only = names.size() == 1 ? names[0] : HasData(model) ? "data" : "";  // what is meant without a name
-  if (!given.empty()) {
-    const auto& [name, shape] = *given.begin();
-    if (const int axis = BatchAxis(model, name.empty() ? only : name); axis < shape.rank()) batch_size = shape[axis];
+  if (!only.empty() && given.contains("") && given.contains(only)) {
+    throw UsageError(fmt::format("--shape: two for \"{}\", one of them without its name", only));
   }
+  batch_size = BatchSizeOf(model, given, only).value_or(batch_size);
   std::vector<DataDesc> inputs;
   std::set<std::string> of_samples;  // whatever their first extents say
   for (const NodePtr& node : Graph::Of(model.symbol).nodes) {

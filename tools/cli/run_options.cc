@@ -169,7 +169,8 @@ OptionTexts TextsIn(const std::map<std::string, std::string>& info) {
 
 Model ModelIn(Checkpoint checkpoint) {
   Model model = std::move(checkpoint.model);
-  if (!TextsIn(checkpoint.info).contains("--use-average")) return model;
+  const bool has_averages = checkpoint.step > 0;  // before that they are zeros
+  if (!has_averages || !TextsIn(checkpoint.info).contains("--use-average")) return model;
   for (auto& [name, value] : model.params) {
     const auto average = checkpoint.optimizer_state.find(name + ":average");
     if (average != checkpoint.optimizer_state.end()) value = std::move(average->second);

@@ -89,19 +89,6 @@ ShapeMap SampleShapes(const Model& model, int64_t samples) {
   return shapes;
 }
 
-std::vector<SampleArray> MayBeInputs(const Model& model) {
-  const std::set<std::string> labels = ListLabels(model.symbol);
-  const auto trained = TrainedInputs(model);
-  std::vector<SampleArray> inputs;
-  for (const std::string& name : model.symbol.ListArguments()) {
-    if (labels.contains(name) || name == kLabelName || model.params.contains(name)) continue;
-    const auto seen = trained.find(name);
-    const DType dtype = seen == trained.end() ? DType::kFloat32 : seen->second.dtype;
-    inputs.push_back({name, {}, FindInput(model, name)->declared_dtype.value_or(dtype)});
-  }
-  return inputs;
-}
-
 int64_t AnswersOf(const Model& model) {
   const ShapeMap inputs = SampleShapes(model, 1);
   if (inputs.empty() || model.symbol.size() != 1) return 0;

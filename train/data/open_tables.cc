@@ -162,11 +162,19 @@ const HostTensor& Find(const HostTensorMap& arrays, const std::string& name, con
   Throw<DataError>("\"{}\": it has no array \"{}\"{}", file, name, NameHint(name, names));
 }
 
-// Divided by `scale`, if it is not 0. Bytes for a model that takes floats are pixels.
-std::shared_ptr<const HostTensor> AsFloats(const HostTensor& values, DType wanted, double scale) {
-  const bool pixels = values.dtype() == DType::kUInt8 && IsFloat(wanted);
-  const double divisor = scale > 0 ? scale : pixels ? 255 : 1;
+// For an input of floats, divided by `scale`, if it is not 0: bytes are pixels. What others take stays as it is.
+std::shared_ptr<const HostTensor> AsFloats(const HostTensor& values, const SampleArray& input, double scale,
+                                           const std::string& file) {
+  const bool scales = IsFloat(input.dtype), pixels = values.dtype() == DType::kUInt8;
+  const double divisor = !scales ? 1 : scale > 0 ? scale : pixels ? 255 : 1;
   HostTensor floats = values.Cast(DType::kFloat32);
+  const bool must_stay = !scales && !IsFloat(values.dtype());
+  for (int64_t i = 0; must_stay && i < values.elements(); ++i) {
+    const double value = values.At(i);
+    if (value == floats.At(i) && std::abs(value) < 0x1p53) continue;
+    Throw<DataError>("\"{}\": input \"{}\" takes {}, but samples are kept as float32, which has no {}", file,
+                     input.name, input.dtype, value);
+  }
   if (divisor != 1) {
     for (float& value : floats.data<float>()) value /= static_cast<float>(divisor);
   }
@@ -221,13 +229,15 @@ OpenedData OpenArrays(DataSettings* settings, const Shard& shard, const OpenOpti
   std::vector<ArrayData> data;
   const auto add = [&](const SampleArray& input, const HostTensor& values) {
     const Shape sample = input.name == "data" ? options.sample : Shape();
-    data.push_back({input.name, AsFloats(Fit(values, sample), input.dtype, scale), ""});
+    data.push_back({input.name, AsFloats(Fit(values, sample), input, scale, settings->path()), ""});
   };
   for (const SampleArray& input : options.inputs) {
     if (!says_data && arrays.contains(input.name)) add(input, arrays.at(input.name));
   }
   if (data.empty()) {
-    add({"data", {}}, zipped ? Find(arrays, data_name, settings->path()) : ReadNpy(settings->path()));
+    const auto known = std::ranges::find(options.inputs, "data", &SampleArray::name);
+    add(known != options.inputs.end() ? *known : SampleArray{"data", {}},
+        zipped ? Find(arrays, data_name, settings->path()) : ReadNpy(settings->path()));
   }
   if (!says_label && arrays.contains(kLabelName)) label_name = kLabelName;
   if (zipped && !says_label && options.predicting && !arrays.contains(label_name)) label_name = "none";

@@ -19,7 +19,7 @@ struct SnapshotOptions {
   Trigger trigger = EveryEpochs();
   int keep = 3;           // the newest ones
   bool autoload = true;   // the first run begins with the newest that can be read, if there is one
-  bool on_error = false;  // one more when a run fails
+  bool on_error = false;  // one more when a run fails; not one of several processes, whose states are apart then
   // When one is written: at the step behind that, or at the end; in the loop's thread.
   std::function<void(const std::string& path)> on_save = {};
 };

@@ -131,6 +131,7 @@ void ModelLearner::Restore(const Checkpoint& checkpoint) {
     Serialize(&archive);
     throw;
   }
+  ended_ = false;
 }
 
 void ModelLearner::Finalize() {

@@ -76,10 +76,13 @@ class Updater::InProcesses {
   void AppendWork(RangeFunction function, RangeLooks looks);
   void AppendNorms(const char* name, std::function<void(Processes*, Words)> run);
   void AppendGather();
-  // What becomes of the values of all, and what each says of its own.
+  // What becomes of the values of all, and what each says of its own. A tensor without elements would never be written
+  // again once an exchange has failed: no work is done on it.
   ProcessExchange::Options Exchange(const char* name) const {
     ProcessExchange::Options options{.name = name, .device = home_, .together = together_};
-    for (const BlockState& block : updater_.blocks_) options.values.push_back(block.own_values);
+    for (const BlockState& block : updater_.blocks_) {
+      if (block.own_values.elements() > 0) options.values.push_back(block.own_values);
+    }
     options.say = [shared = updater_.shared_](ProcessExchange::Word* word) { word->status = shared->status; };
     return options;
   }
@@ -295,15 +298,17 @@ void Updater::ShareMeasures(Processes* processes) {
   }
 }
 
-std::vector<Processes::Shared> Updater::OwnStates() const {
+Processes::Given Updater::OwnStates() const {
   const auto slot = static_cast<size_t>(verdict_->committed % 2);
+  const auto tensors = std::make_shared<std::vector<Tensor>>();  // while others hang, an updater may end
   std::vector<Processes::Shared> values;
   for (const BlockState& block : blocks_) {
     for (const Tensor& state : block.own_states[slot]) {
       values.push_back({block.dtype, nullptr, state.data(), block.sum.elements()});
+      tensors->push_back(state);
     }
   }
-  return values;
+  return {.values = std::move(values), .keeps = tensors};
 }
 
 void Updater::KeepState() const {

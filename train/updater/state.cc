@@ -160,8 +160,9 @@ void Updater::SetState(const HostTensorMap& state) {
   verdict_->committed = 0;
   Recount();
   const std::vector<std::string> names = StateNames();
+  std::vector<std::vector<HostTensor>> all;
   for (const BlockState& block : blocks_) {
-    std::vector<HostTensor> states;
+    std::vector<HostTensor>& states = all.emplace_back();
     for (size_t i = 0; i < names.size(); ++i) {
       HostTensor& whole = states.emplace_back(block.dtype, Shape{StoredBlock(block).elements});
       ForEachParameter(block, [&](const StoredParameter& p) {
@@ -176,6 +177,7 @@ void Updater::SetState(const HostTensorMap& state) {
       }
     }
   }
+  if (shared_) shared_->states = std::move(all);
 }
 
 void Updater::Forgive() {

@@ -302,7 +302,7 @@ class Updater {
   void CheckStatuses(std::span<const ProcessExchange::Word> words);  // throws NumericError for what is not finite
   void ShareSquares(Processes* processes);
   void ShareMeasures(Processes* processes);
-  std::vector<Processes::Shared> OwnStates() const;                            // that hold
+  Processes::Given OwnStates() const;                                          // that hold
   std::shared_ptr<const ProcessExchange::Word> WordOf(int64_t samples) const;  // of the present step
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
   void AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts);

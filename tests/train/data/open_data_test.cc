@@ -13,6 +13,7 @@
 #include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/settings.h"
+#include "train/weights/npz_writer.h"
 
 namespace bindery {
 namespace {
@@ -101,6 +102,17 @@ TEST(OpenData, Arrays) {
   const OpenedData bytes = OpenData("npz:" + kFolder + "numpy_all.npz?data=u1_little&label=none");
   EXPECT_FLOAT_EQ(static_cast<float>(All(bytes)->data[0].At(23)), 23.0f / 255);
   EXPECT_EQ(All(OpenData("npy:" + kFolder + "numpy_version1.npy"))->data[0].At(23), 23);
+}
+
+TEST(OpenData, ArraysOfIntegersAreNotScaled) {
+  const std::string path = testing::TempDir() + "/two.npz", text = "npz:" + path + "?label=none&scale=2";
+  const HostTensor rows = HostTensor::From({1, 2}, {16, 8}), large = HostTensor::Full(DType::kInt64, {1, 2}, 16777217);
+  const OpenOptions options{.inputs = {{"image", {}}, {"tokens", {}, DType::kInt32}}};
+  SaveNpz({{"image", rows}, {"tokens", rows.Cast(DType::kUInt8)}}, path);
+  EXPECT_EQ(All(OpenData(text, options))->data[0], HostTensor::From({1, 2}, {8, 4}));
+  EXPECT_EQ(All(OpenData(text, options))->data[1], rows);
+  SaveNpz({{"image", rows}, {"tokens", large}}, path);
+  EXPECT_TRUE(Refused(text, options).ends_with("takes int32, but samples are kept as float32, which has no 16777217"));
 }
 
 TEST(OpenData, Records) {

@@ -232,6 +232,20 @@ TEST(SampleIter, NothingLeftIsAnError) {
   EXPECT_EQ(none.skipped() + part.skipped(), 0);
 }
 
+// Nor do sweeps end without a word whose samples do not fill their last batch.
+TEST(SampleIter, NothingLeftOfASweepIsAnError) {
+  for (const LastBatch last_batch : {LastBatch::kDiscard, LastBatch::kRollOver}) {
+    SampleIter none(Spoken(5, {0, 1, 2, 3, 4}), {.batch_size = 2, .last_batch = last_batch, .skip_damaged = true});
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(MessageOf<DataError>([&] { none.Next(); }),
+                "DataError: none of the 4 samples of a sweep can be read; the last one: \"file\", record 3: damaged");
+    }
+    SampleIter some(Spoken(5, {2, 3}), {.batch_size = 2, .last_batch = last_batch, .skip_damaged = true});
+    EXPECT_NE(some.Next(), nullptr);
+    EXPECT_EQ(some.Next(), nullptr) << "the end of a sweep that had a batch";
+  }
+}
+
 TEST(SampleIter, StatesOfOthersAreRefused) {
   SampleIter iter(Spoken(7), {.batch_size = 3});
   EXPECT_EQ(MessageOf<CheckpointError>([&] { SampleIter(Spoken(8), {.batch_size = 3}).LoadState(iter.SaveState()); }),

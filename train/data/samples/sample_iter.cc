@@ -46,9 +46,13 @@ std::shared_ptr<const Batch> SampleIter::Next() {
   try {
     int64_t lost = 0;        // samples of batches that nothing is left of
     bool lost_last = false;  // the last one of a sweep among them
+    std::string why_lost;    // the last sample's error
     while (true) {
       const IterState here = numbers_.SaveState();
       const BatchPtr whole = numbers_.Next();
+      if (whole == nullptr && lost > 0 && before.at("position") <= 0) {  // of a whole sweep
+        Throw<DataError>("none of the {} samples of a sweep can be read; the last one: {}", lost, why_lost);
+      }
       if (whole == nullptr) return nullptr;
       const auto part = PartOf(*whole, std::ssize(whole->index), options_.part, options_.parts);
       if (!part) return nullptr;
@@ -62,7 +66,8 @@ std::shared_ptr<const Batch> SampleIter::Next() {
       // Other parts of this batch are trained whatever becomes of this one; and there is an end where all are lost.
       lost += whole->samples;
       const bool may_be_lost = options_.parts == 1 && lost < samples();
-      const std::shared_ptr<Batch> batch = Make(std::move(index), sweeps, part->samples, may_be_lost);
+      const std::shared_ptr<Batch> batch =
+          Make(std::move(index), sweeps, part->samples, may_be_lost ? &why_lost : nullptr);
       if (batch->samples == 0) {
         lost_last = lost_last || numbers_.is_new_epoch();
         continue;
@@ -85,7 +90,7 @@ std::shared_ptr<const Batch> SampleIter::Next() {
 }
 
 std::shared_ptr<Batch> SampleIter::Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps, int64_t samples,
-                                        bool may_be_lost) {
+                                        std::string* why_lost) {
   const auto rows = static_cast<int64_t>(index.size());
   const std::shared_ptr<Batch> batch = batches_.Take();
   batch->samples = samples;
@@ -113,13 +118,13 @@ std::shared_ptr<Batch> SampleIter::Make(std::vector<int64_t> index, const std::v
     }
   });
   if (std::ranges::any_of(errors, [](const auto& error) { return error != nullptr; })) {
-    Skip(errors, may_be_lost, batch.get());
+    Skip(errors, why_lost, batch.get());
   }
   return batch;
 }
 
 // The rows that could be made come first, and what is left is filled up with the first of them.
-void SampleIter::Skip(const std::vector<std::exception_ptr>& errors, bool may_be_lost, Batch* batch) {
+void SampleIter::Skip(const std::vector<std::exception_ptr>& errors, std::string* why_lost, Batch* batch) {
   std::vector<int64_t> kept;
   int64_t skipped = 0;
   for (int64_t row = 0; row < batch->samples + batch->pad; ++row) {
@@ -135,7 +140,8 @@ void SampleIter::Skip(const std::vector<std::exception_ptr>& errors, bool may_be
       if (row >= batch->samples) continue;
       ++skipped;
       LogLine(LogLevel::kWarning, fmt::format("skipping a damaged sample: {}", e.message()));
-      if (skipped == batch->samples && !may_be_lost) {
+      if (why_lost) *why_lost = e.message();
+      if (skipped == batch->samples && !why_lost) {
         Throw<DataError>("none of the {} samples of a batch can be read; the last one: {}", skipped, e.message());
       }
     }

@@ -59,10 +59,10 @@ class SampleIter : public DataIter {
  private:
   std::vector<DataDesc> Describe(const std::vector<SampleArray>& arrays) const;
   // Makes the batch of rows `index`, of which the first `samples` are real; each with the sweep that it is of. If none
-  // can be made, and it may be lost, it has no samples.
+  // can be made, it has no samples, and `why_lost` tells the last one's error; nullptr: that is thrown.
   std::shared_ptr<Batch> Make(std::vector<int64_t> index, const std::vector<int64_t>& sweeps, int64_t samples,
-                              bool may_be_lost);
-  void Skip(const std::vector<std::exception_ptr>& errors, bool may_be_lost, Batch* batch);
+                              std::string* why_lost);
+  void Skip(const std::vector<std::exception_ptr>& errors, std::string* why_lost, Batch* batch);
 
   const SampleSourcePtr source_;
   const SampleIterOptions options_;
