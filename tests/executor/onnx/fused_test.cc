@@ -14,7 +14,7 @@ namespace bindery {
 namespace {
 
 const std::string kOwn = "domain: 'com.microsoft' ";
-constexpr int kUInt8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBool = 9, kFloat16 = 10;  // ONNX' numbers of types
+constexpr int kUInt8 = 2, kInt8 = 3, kInt32 = 6, kBool = 9, kFloat16 = 10;  // ONNX' numbers of types
 
 std::string Float(const std::string& name, double value) {
   return fmt::format("attribute {{ name: '{}' f: {} }} ", name, value);
